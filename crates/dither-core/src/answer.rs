@@ -1,0 +1,133 @@
+//! What people see: a small table of group keys and estimates with intervals.
+//!
+//! An [`Answer`] holds released values only. Anything computed from it is post-processing and free.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The value of a group key.
+#[derive(Debug, Clone, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Key {
+    /// No value.
+    Null,
+    /// True or false.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number with a fraction.
+    Number(f64),
+    /// A text, a date (`2026-11-30`) or a time (`2026-11-30T12:00:00`).
+    Text(String),
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Null => f.pad("NULL"),
+            Self::Boolean(value) => f.pad(&value.to_string()),
+            Self::Integer(value) => f.pad(&value.to_string()),
+            Self::Number(value) => f.pad(&value.to_string()),
+            Self::Text(value) => f.pad(value),
+        }
+    }
+}
+
+/// A released number with the interval that covers the exact bounded answer 95 times in 100.
+///
+/// The interval follows from the noise alone: its width depends on public parameters and released values.
+/// It is absent where no interval could be derived.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The released number; `None` where the question has no answer, as in a division by a noisy zero.
+    #[serde(serialize_with = "short", deserialize_with = "number")]
+    pub value: Option<f64>,
+    /// The lower end of the interval.
+    #[serde(serialize_with = "short", deserialize_with = "number")]
+    pub low: Option<f64>,
+    /// The upper end of the interval.
+    #[serde(serialize_with = "short", deserialize_with = "number")]
+    pub high: Option<f64>,
+}
+
+impl Estimate {
+    /// A number and its interval.
+    pub fn new(value: f64, low: f64, high: f64) -> Self {
+        Self { value: Some(value), low: Some(low), high: Some(high) }
+    }
+
+    /// The three numbers, each transformed; for a decreasing function the ends change places.
+    pub fn map(self, function: impl Fn(f64) -> f64) -> Self {
+        let (value, a, b) = (self.value.map(&function), self.low.map(&function), self.high.map(&function));
+        let (low, high) = if a > b { (b, a) } else { (a, b) };
+        Self { value, low, high }
+    }
+}
+
+/// One column of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name, unique in the answer.
+    pub name: String,
+    /// What its cells are.
+    pub role: Role,
+}
+
+/// What the cells of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Group keys: public, or let through by a threshold.
+    Key,
+    /// Estimates.
+    Value,
+}
+
+/// One cell of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// A released number; an object in JSON.
+    Value(Estimate),
+    /// A group key; a plain value in JSON.
+    Key(Key),
+}
+
+/// A released table: columns in the order of the question, rows in the order that the question asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows; each has one cell per column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// Whole numbers are written without a fraction, as people write them.
+fn short<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match *number {
+        Some(value) if value.fract() == 0.0 && value.abs() < 9e15 => serializer.serialize_i64(value as i64),
+        Some(value) if value.is_finite() => serializer.serialize_f64(value),
+        _ => serializer.serialize_none(),
+    }
+}
+
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_keep_the_documented_json_form() {
+        let row = vec![Cell::Key(Key::Text("A".into())), Cell::Value(Estimate::new(12.0, 8.0, 16.5))];
+        let json = serde_json::to_string(&row).unwrap();
+        assert_eq!(json, r#"["A",{"value":12,"low":8,"high":16.5}]"#);
+        assert_eq!(serde_json::from_str::<Vec<Cell>>(&json).unwrap(), row);
+    }
+
+    #[test]
+    fn a_decreasing_map_turns_the_interval_round() {
+        assert_eq!(Estimate::new(1.0, 0.0, 3.0).map(|x| -x), Estimate::new(-1.0, -3.0, 0.0));
+    }
+}

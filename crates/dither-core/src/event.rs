@@ -1,0 +1,51 @@
+//! What was done to the data, as immutable facts that any accountant can price.
+//!
+//! A ledger stores events, not costs, so that the total can be recomputed later by a better accountant. The
+//! meaning of an event never changes; a new meaning is a new variant.
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::Delta;
+use crate::ratio::Ratio;
+use crate::sensitivity::{L1Sensitivity, L2Sensitivity};
+
+/// One thing that was done to the data of one table, for the neighbour relation of its policy.
+///
+/// Sensitivities already contain the factor of the neighbour relation.
+///
+/// ```
+/// use dither_core::{L1Sensitivity, PrivacyEvent, Ratio};
+/// let event = PrivacyEvent::Laplace { sensitivity: L1Sensitivity::new(1), scale: Ratio::new(2, 1).unwrap() };
+/// assert_eq!(serde_json::to_string(&event).unwrap(), r#"{"laplace":{"sensitivity":1,"scale":[2,1]}}"#);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PrivacyEvent {
+    /// Discrete Laplace noise P(x) ∝ exp(−|x|/scale) was added to a vector of integers whose l1 norm can
+    /// change by `sensitivity`.
+    Laplace {
+        /// How far the vector can move.
+        sensitivity: L1Sensitivity,
+        /// The scale of the noise, in the same steps.
+        scale: Ratio,
+    },
+    /// Discrete Gaussian noise P(x) ∝ exp(−x²/2·variance) was added to a vector of integers whose l2 norm
+    /// can change by `sensitivity`, at most `coordinates` of them at once.
+    Gaussian {
+        /// How far the vector can move.
+        sensitivity: L2Sensitivity,
+        /// The variance parameter σ² of the noise, in the same steps squared.
+        variance: Ratio,
+        /// How many coordinates of the vector can move together.
+        coordinates: u64,
+    },
+    /// Keys taken from the data were released by a threshold that lets a key of one unit alone through with
+    /// at most this probability, over all keys of the unit jointly. The noise itself is a separate event.
+    Threshold {
+        /// The probability, over all keys of one unit.
+        delta: Delta,
+    },
+    /// Several events, all of them.
+    Composed(Vec<PrivacyEvent>),
+}
