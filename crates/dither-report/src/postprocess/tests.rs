@@ -1,0 +1,255 @@
+use super::*;
+use crate::format::tests::answer;
+use dither_core::Key;
+use proptest::prelude::*;
+
+fn run(steps: &[Step], answer: Answer) -> Answer {
+    apply(steps, answer, &Sections::new(), Language::En).unwrap().0
+}
+
+fn estimate(answer: &Answer, row: usize) -> Estimate {
+    match answer.rows[row].last().unwrap() {
+        Cell::Value(estimate) => *estimate,
+        Cell::Key(_) => unreachable!(),
+    }
+}
+
+fn one(value: f64, half: f64) -> Answer {
+    answer(&["k"], &["n"], &[(&["A"], &[(value, half)])])
+}
+
+fn sum_to(total: Total, by: Option<&str>) -> Step {
+    Step::SumToTotal { column: "n".into(), total, by: by.map(str::to_owned) }
+}
+
+#[test]
+fn clamping_carries_the_interval_and_never_claims_certainty() {
+    let clamp = |value, half| {
+        let step = Step::Clamp { column: "n".into(), min: Some(0.0), max: Some(10.0) };
+        estimate(&run(&[step], one(value, half)), 0)
+    };
+    assert_eq!(clamp(4.0, 2.0), Estimate::new(4.0, 2.0, 6.0));
+    assert_eq!(clamp(-1.0, 2.0), Estimate::new(0.0, 0.0, 1.0));
+    assert_eq!(clamp(-9.0, 2.0), Estimate::new(0.0, 0.0, 2.0));
+    assert_eq!(clamp(19.0, 4.0), Estimate::new(10.0, 6.0, 10.0));
+}
+
+#[test]
+fn rounding_moves_the_interval_outwards() {
+    let round = |digits| estimate(&run(&[Step::Round { column: "n".into(), digits }], one(12.34, 1.0)), 0);
+    assert_eq!(round(0), Estimate::new(12.0, 11.0, 14.0));
+    assert_eq!(round(1), Estimate::new(12.3, 11.3, 13.4));
+    assert_eq!(round(-1), Estimate::new(10.0, 10.0, 20.0));
+}
+
+#[test]
+fn converting_turns_and_renames() {
+    let convert = |multiply, add, rename: Option<&str>| Step::Convert {
+        column: "n".into(),
+        multiply,
+        add,
+        rename: rename.map(str::to_owned),
+    };
+    let shown = run(&[convert(-2.0, 1.0, Some("m"))], one(3.0, 1.0));
+    assert_eq!((estimate(&shown, 0), shown.columns[1].name.as_str()), (Estimate::new(-5.0, -7.0, -3.0), "m"));
+    let taken = apply(&[convert(1.0, 0.0, Some("k"))], one(3.0, 1.0), &Sections::new(), Language::En);
+    assert!(matches!(taken, Err(StepError::NameTaken { .. })));
+}
+
+#[test]
+fn counts_stay_whole_and_sum_to_the_released_total() {
+    let parts = answer(&["k"], &["n"], &[(&["A"], &[(10.0, 3.0)]), (&["B"], &[(20.0, 3.0)]), (&["C"], &[(-3.0, 3.0)])]);
+    let sections = Sections::from([("all".to_owned(), answer(&[], &["m"], &[(&[], &[(31.0, 3.0)])]))]);
+    let total = Total::Released { section: "all".into(), column: "m".into() };
+    let (shown, labels) = apply(&[sum_to(total, None)], parts, &sections, Language::En).unwrap();
+    // The gap of 4 is 1⅓ for each; one unit goes to the first of three equal remainders.
+    let values: Vec<_> = (0..3).map(|row| estimate(&shown, row).value.unwrap()).collect();
+    assert_eq!(values, [12.0, 21.0, -2.0]);
+    // 9 − (1/3)²·(27 − 9) = 7: half-width 2.65 around 11.33, which holds the whole numbers from 9 to 13.
+    assert_eq!(estimate(&shown, 0), Estimate::new(12.0, 9.0, 13.0));
+    assert!(labels[0].effect.ends_with("3 before, 2 after."), "{}", labels[0].effect);
+}
+
+#[test]
+fn each_group_sums_to_its_own_total() {
+    let keys = ["h", "k"];
+    let rows: [(&[&str], &[(f64, f64)]); 4] = [
+        (&["1", "a"], &[(1.5, 1.0)]),
+        (&["2", "a"], &[(5.0, 1.0)]),
+        (&["1", "b"], &[(2.5, 2.0)]),
+        (&["3", "a"], &[(7.5, 1.0)]),
+    ];
+    let totals = answer(&["h"], &["n"], &[(&["1"], &[(9.0, 0.0)]), (&["2"], &[(4.0, 0.0)])]);
+    let sections = Sections::from([("by".to_owned(), totals)]);
+    let total = Total::Released { section: "by".into(), column: "n".into() };
+    let (shown, _) = apply(&[sum_to(total, Some("h"))], answer(&keys, &["n"], &rows), &sections, Language::En).unwrap();
+    let values: Vec<_> = (0..4).map(|row| estimate(&shown, row).value.unwrap()).collect();
+    // The gap of 5 goes 1:4 to the rows of group 1; group 3 has no total and stays.
+    assert_eq!(values, [2.5, 4.0, 6.5, 7.5]);
+}
+
+#[test]
+fn a_total_without_intervals_claims_none() {
+    let mut parts = one(1.0, 1.0);
+    parts.rows[0][1] = Cell::Value(Estimate { value: Some(1.0), low: None, high: None });
+    let shown = run(&[sum_to(Total::Public(4.0), None)], parts);
+    assert_eq!(estimate(&shown, 0), Estimate { value: Some(4.0), low: None, high: None });
+}
+
+#[test]
+fn wrong_names_are_refused_with_the_nearest_one_before_anything_is_charged() {
+    let columns = answer(&["ward"], &["patients"], &[]).columns;
+    let step = Step::NonNegative { column: "patient".into() };
+    let error = check(std::slice::from_ref(&step), columns.clone(), &Sections::new()).unwrap_err();
+    assert_eq!(error.hint().unwrap(), "did you mean `patients`?");
+    for (step, code) in [
+        (Step::NonNegative { column: "ward".into() }, "step-wrong-column"),
+        (Step::Round { column: "patients".into(), digits: 10 }, "step-parameter"),
+        (Step::Clamp { column: "patients".into(), min: None, max: None }, "step-parameter"),
+        (Step::Clamp { column: "patients".into(), min: Some(f64::NAN), max: None }, "step-parameter"),
+        (Step::Smooth { x: "ward".into(), y: "ward".into(), value: "patients".into(), sigma: 1.0 }, "step-parameter"),
+        (
+            Step::Smooth { x: "ward".into(), y: "ward".into(), value: "patients".into(), sigma: f64::NAN },
+            "step-parameter",
+        ),
+        (
+            Step::SumToTotal {
+                column: "patients".into(),
+                total: Total::Released { section: "x".into(), column: "n".into() },
+                by: None,
+            },
+            "step-unknown-section",
+        ),
+    ] {
+        assert_eq!(check(&[step], columns.clone(), &Sections::new()).unwrap_err().code(), code);
+    }
+    let sections = Sections::from([("x".to_owned(), answer(&["a", "b"], &["n"], &[]))]);
+    let step = Step::SumToTotal {
+        column: "patients".into(),
+        total: Total::Released { section: "x".into(), column: "n".into() },
+        by: Some("ward".into()),
+    };
+    assert_eq!(check(&[step], columns, &sections).unwrap_err().code(), "step-not-one-total");
+}
+
+#[test]
+fn declarations_refuse_unknown_fields() {
+    for text in [
+        "step = 'round'\ncolumn = 'n'\ndigit = 1",
+        "step = 'sum-to-total'\ncolumn = 'n'\ntotal = { section = 'a', colum = 'n' }",
+        "step = 'deblur'\ncolumn = 'n'",
+    ] {
+        assert!(toml::from_str::<Step>(text).is_err(), "{text}");
+    }
+    let step = toml::from_str::<Step>("step = 'sum-to-total'\ncolumn = 'n'\ntotal = 100").unwrap();
+    assert_eq!(step, sum_to(Total::Public(100.0), None));
+}
+
+fn grid(rows: &[(i64, i64, f64, f64)]) -> Answer {
+    let mut grid = answer(&["x", "y"], &["n"], &[]);
+    grid.rows.extend(rows.iter().map(|&(x, y, value, half)| {
+        let number = Cell::Value(Estimate::new(value, value - half, value + half));
+        vec![Cell::Key(Key::Integer(x)), Cell::Key(Key::Integer(y)), number]
+    }));
+    grid
+}
+
+fn smooth(sigma: f64) -> Step {
+    Step::Smooth { x: "x".into(), y: "y".into(), value: "n".into(), sigma }
+}
+
+#[test]
+fn smoothing_averages_released_neighbours_only() {
+    // Two neighbours ten apart on the axis, and a cell out of reach.
+    let shown = run(&[smooth(1.0)], grid(&[(0, 0, 0.0, 2.0), (10, 0, 8.0, 2.0), (100, 0, 5.0, 2.0)]));
+    let weight = (-0.5f64).exp();
+    let expected = 8.0 * weight / (1.0 + weight);
+    assert!((estimate(&shown, 0).value.unwrap() - expected).abs() < 1e-12);
+    let half = 2.0 * (1.0 + weight * weight).sqrt() / (1.0 + weight);
+    assert!((crate::format::half_width(estimate(&shown, 0)).unwrap() - half).abs() < 1e-12);
+    assert_eq!(estimate(&shown, 2), Estimate::new(5.0, 3.0, 7.0));
+}
+
+#[test]
+fn layers_of_other_keys_do_not_mix() {
+    let rows: [(&[&str], &[(f64, f64)]); 2] = [(&["a", "a", "1"], &[(0.0, 1.0)]), (&["a", "a", "2"], &[(9.0, 1.0)])];
+    let grid = answer(&["x", "y", "year"], &["n"], &rows);
+    assert_eq!(run(&[smooth(2.0)], grid.clone()), grid);
+}
+
+/// The tail of X + wY for independent Laplace variables of scale 1, at the quadrature of their 95 % points.
+#[test]
+fn quadrature_is_conservative_for_laplace_noise() {
+    for step in 1..100 {
+        let w = f64::from(step) / 100.0;
+        let t = 20f64.ln() * (1.0 + w * w).sqrt();
+        let tail = ((-t).exp() - w * w * (-t / w).exp()) / (1.0 - w * w);
+        assert!(tail <= 0.05, "w = {w}: {tail}");
+    }
+}
+
+fn rows() -> impl Strategy<Value = Vec<(f64, f64)>> {
+    prop::collection::vec((-1e6f64..1e6, 0.1f64..1e3), 1..40)
+}
+
+fn parts(rows: &[(f64, f64)]) -> Answer {
+    let mut parts = answer(&[], &["n"], &[]);
+    let cell = |&(value, half): &(f64, f64)| vec![Cell::Value(Estimate::new(value, value - half, value + half))];
+    parts.rows.extend(rows.iter().map(cell));
+    parts
+}
+
+proptest! {
+    #[test]
+    fn rows_sum_to_the_total_and_intervals_never_widen(rows in rows(), total in -1e6f64..1e6) {
+        let shown = run(&[sum_to(Total::Public(total), None)], parts(&rows));
+        let sum: f64 = (0..rows.len()).map(|row| estimate(&shown, row).value.unwrap()).sum();
+        prop_assert!((sum - total).abs() < 1e-6, "{sum} instead of {total}");
+        for (row, (_, half)) in rows.iter().enumerate() {
+            let after = crate::format::half_width(estimate(&shown, row)).unwrap();
+            prop_assert!(after <= half * (1.0 + 1e-6) + 1e-6, "{half} became {after}");
+        }
+    }
+
+    #[test]
+    fn whole_rows_sum_to_a_whole_total_exactly_and_stay_whole(
+        rows in prop::collection::vec((-1000i32..100_000, 1i32..50), 1..60), total in -1000i32..1_000_000,
+    ) {
+        let rows: Vec<_> = rows.iter().map(|&(value, half)| (f64::from(value), f64::from(half))).collect();
+        let shown = run(&[sum_to(Total::Public(f64::from(total)), None)], parts(&rows));
+        let moved: Vec<_> = (0..rows.len()).map(|row| estimate(&shown, row)).collect();
+        prop_assert_eq!(moved.iter().map(|e| e.value.unwrap()).sum::<f64>(), f64::from(total));
+        for (e, (_, half)) in moved.iter().zip(&rows) {
+            let parts = [e.value, e.low, e.high].map(Option::unwrap);
+            prop_assert!(parts.iter().all(|part| part.fract() == 0.0));
+            prop_assert!(parts[1] <= parts[0] && parts[0] <= parts[2]);
+            prop_assert!(parts[2] - parts[1] <= 2.0 * half);
+        }
+    }
+
+    #[test]
+    fn equally_noisy_rows_keep_their_order(values in prop::collection::vec(-500i32..500, 2..30), total in -500i32..5000) {
+        let rows: Vec<_> = values.iter().map(|&value| (f64::from(value), 7.0)).collect();
+        let shown = run(&[sum_to(Total::Public(f64::from(total)), None)], parts(&rows));
+        for a in 0..rows.len() {
+            for b in 0..rows.len() {
+                let (after_a, after_b) = (estimate(&shown, a).value.unwrap(), estimate(&shown, b).value.unwrap());
+                prop_assert!(rows[a].0 >= rows[b].0 || after_a <= after_b);
+            }
+        }
+    }
+
+    #[test]
+    fn smoothing_stays_within_the_values_and_never_widens(
+        values in prop::collection::vec(-100f64..100.0, 1..30), sigma in 0.1f64..4.0,
+    ) {
+        let rows: Vec<_> = values.iter().zip(0i64..).map(|(&value, at)| (at % 6, at / 6, value, 3.0)).collect();
+        let shown = run(&[smooth(sigma)], grid(&rows));
+        let (min, max) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &v| (a.min(v), b.max(v)));
+        for row in 0..rows.len() {
+            let after = estimate(&shown, row);
+            prop_assert!(after.value.unwrap() >= min - 1e-9 && after.value.unwrap() <= max + 1e-9);
+            prop_assert!(crate::format::half_width(after).unwrap() <= 3.0 + 1e-9);
+        }
+    }
+}
