@@ -1,1 +1,35 @@
-//! To be written.
+//! Events to privacy loss: what a [`PrivacyEvent`](dither_core::PrivacyEvent) costs, whether it still fits a
+//! budget, and how much noise a budget needs.
+//!
+//! A ledger stores events. This crate gives them a price: [`statement`] under each accountant, [`Cost`] as the
+//! sums that a ledger keeps, [`Filter`] as the gate that stays valid when every question depends on all earlier
+//! answers. [`calibrate`] goes the other way, from a budget to the smallest noise, and proves it by pricing.
+//!
+//! Amounts are integers, nano-units of ε and units of 10⁻¹⁸ of δ. Floats appear in between only, and are
+//! rounded towards more loss.
+//!
+//! # What this crate does not do
+//! It sees no data, draws no noise, stores nothing. It knows no sampling, so it prices no training run yet, and
+//! no numerical composition (PLD): many small Laplace events are priced by Rényi, which is valid and not exact.
+//!
+//! # Where to start
+//! [`Cost::of`] for a price, [`Filter::admit`] for the gate, [`calibrate::gaussian_variance`] for noise.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod calibrate;
+pub mod cost;
+pub mod error;
+pub mod filter;
+pub mod gaussian;
+mod profile;
+pub mod pure;
+pub mod rdp;
+mod round;
+pub mod zcdp;
+
+pub use cost::{Cost, ORDER_COUNT, ORDERS, Statement, UNBOUNDED, statement};
+pub use error::AccountingError;
+pub use filter::{Composition, Filter, Refusal, Remaining, Spent};
+pub use gaussian::GAUSSIAN_MIN_SIGMA;

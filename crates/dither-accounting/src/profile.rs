@@ -1,0 +1,103 @@
+//! An event, read once: what every accountant needs to know about it.
+
+use dither_core::PrivacyEvent;
+
+use crate::error::AccountingError;
+use crate::gaussian::{self, Gaussian};
+use crate::round::{down, epsilon_down, nanos_up, quotient_up, sqrt, up};
+use crate::{pure, rdp, zcdp};
+
+/// The parts of an event, flat and sorted so that neither order nor nesting changes a bit of any result.
+#[derive(Debug, Default)]
+pub(crate) struct Profile {
+    /// The pure losses, rounded up, each with how often it occurs.
+    laplace: Vec<(f64, f64)>,
+    /// The sum of the pure losses; `None` if it cannot be counted.
+    pub pure_nanos: Option<u64>,
+    /// The Gaussian events.
+    gaussians: Vec<Gaussian>,
+    /// Σ (Δ/σ)², rounded up.
+    mu_squared: f64,
+    /// The sum of the thresholds' δ; `None` if it cannot be counted.
+    pub threshold_attos: Option<u64>,
+}
+
+impl Profile {
+    pub fn of(event: &PrivacyEvent) -> Result<Self, AccountingError> {
+        let mut profile = Self { pure_nanos: Some(0), threshold_attos: Some(0), ..Self::default() };
+        let mut losses = Vec::new();
+        let mut rest = vec![event];
+        while let Some(event) = rest.pop() {
+            match event {
+                PrivacyEvent::Composed(parts) => rest.extend(parts),
+                PrivacyEvent::Laplace { sensitivity, scale } => {
+                    losses.push(quotient_up([sensitivity.steps(), scale.denominator()], scale.numerator()));
+                    let nanos = pure::laplace_nanos(*sensitivity, *scale);
+                    profile.pure_nanos = profile.pure_nanos.zip(nanos).and_then(|(sum, next)| sum.checked_add(next));
+                }
+                PrivacyEvent::Gaussian { sensitivity, variance, coordinates } if sensitivity.squared() > 0 => {
+                    profile.gaussians.push(Gaussian {
+                        mu_squared: quotient_up([sensitivity.squared(), variance.denominator()], variance.numerator()),
+                        sigma: down(sqrt(variance.as_f64())),
+                        coordinates: up((*coordinates).max(1) as f64),
+                    });
+                }
+                PrivacyEvent::Gaussian { .. } => {}
+                PrivacyEvent::Threshold { delta } => {
+                    profile.threshold_attos = profile.threshold_attos.and_then(|sum| sum.checked_add(delta.attos()));
+                }
+                _ => return Err(AccountingError::UnknownEvent),
+            }
+        }
+        losses.retain(|&loss| loss > 0.0);
+        losses.sort_by(f64::total_cmp);
+        profile.laplace = losses.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as f64)).collect();
+        profile.gaussians.sort_by(|a, b| {
+            let key = |each: &Gaussian| [each.mu_squared, each.sigma, each.coordinates];
+            key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        profile.mu_squared = up(profile.gaussians.iter().map(|each| each.mu_squared).sum());
+        Ok(profile)
+    }
+
+    /// A single Laplace event of so many nano-units.
+    pub fn laplace(nanos: u64) -> Self {
+        let loss = up(nanos as f64 / 1e9);
+        Self { laplace: vec![(loss, 1.0)], pure_nanos: Some(nanos), ..Self::default() }
+    }
+
+    /// Whether the event is pure but for thresholds.
+    pub fn is_pure(&self) -> bool {
+        self.gaussians.is_empty()
+    }
+
+    /// The Rényi loss of order α, rounded up. The δ of thresholds comes on top.
+    pub fn renyi(&self, alpha: f64) -> f64 {
+        let pure: f64 = self.laplace.iter().map(|&(loss, count)| count * rdp::pure(loss, alpha)).sum();
+        let gaussian = if self.is_pure() { 0.0 } else { alpha * self.mu_squared / 2.0 };
+        up(pure + gaussian)
+    }
+
+    /// ρ, rounded up. The δ of thresholds comes on top.
+    pub fn rho(&self) -> f64 {
+        let pure: f64 = self.laplace.iter().map(|&(loss, count)| count * zcdp::pure(loss)).sum();
+        up(pure + self.mu_squared / 2.0)
+    }
+
+    /// The smallest ε by exact composition of the Gaussian events and addition of the pure ones; `delta` is
+    /// what the thresholds leave.
+    pub fn basic_nanos(&self, delta: f64) -> Option<u64> {
+        let pure = self.pure_nanos?;
+        if self.is_pure() {
+            return Some(pure);
+        }
+        let exact = gaussian::composed_epsilon(&self.gaussians, self.mu_squared, delta);
+        let concentrated = || zcdp::epsilon(up(self.mu_squared / 2.0), delta);
+        nanos_up(exact.unwrap_or_else(concentrated))?.checked_add(pure)
+    }
+
+    /// Whether the exact composition of Gaussian events alone fits, with one evaluation of δ.
+    pub fn gaussian_fits(&self, epsilon_nanos: u64, delta: f64) -> bool {
+        gaussian::composed_fits(&self.gaussians, self.mu_squared, epsilon_down(epsilon_nanos), delta)
+    }
+}
