@@ -1,0 +1,122 @@
+//! Limits: declared once, lowered freely, raised by two people.
+
+use dither_accounting::Spent;
+use dither_core::Budget;
+
+use crate::entry::Record;
+use crate::error::LedgerError;
+use crate::ledger::{Ledger, ScopeRow, find};
+use crate::scope::ScopeLimit;
+use crate::store::{Write, signed};
+
+impl Ledger {
+    /// Declares scopes, all or none. A scope comes after the one above it, or in the same call.
+    ///
+    /// The first declaration is logged. The same limit again changes nothing. A lower limit is logged, and may lie
+    /// below what is charged already: then nothing remains. Nothing is ever deleted.
+    ///
+    /// # Errors
+    /// [`LedgerError::RaiseNeedsAmendment`] for a higher limit, [`LedgerError::CompositionChanged`],
+    /// [`LedgerError::UnknownScope`] if the scope above is missing, and storage errors.
+    pub async fn declare(&self, limits: &[ScopeLimit]) -> Result<(), LedgerError> {
+        let mut limits: Vec<&ScopeLimit> = limits.iter().collect();
+        // A path sorts behind its parent.
+        limits.sort_by(|a, b| a.path.cmp(&b.path));
+        let write = async {
+            let mut write = self.store.write().await?;
+            for limit in limits {
+                match find(&mut write.tx, &limit.path).await? {
+                    None => create(&mut write, limit).await?,
+                    Some(row) if row.limit == *limit => {}
+                    Some(row) => {
+                        allow_lower(&row.limit, limit)?;
+                        change(&mut write, row, Record::Lower(limit.clone()), limit).await?;
+                    }
+                }
+            }
+            write.commit().await
+        };
+        self.store.guard(write).await
+    }
+
+    /// Sets another limit of a declared scope, higher or lower, in the name of at least two people.
+    ///
+    /// Names count as the same if they differ only in case and surrounding spaces.
+    ///
+    /// # Errors
+    /// [`LedgerError::StewardsMissing`], [`LedgerError::CompositionChanged`], [`LedgerError::UnknownScope`] and
+    /// storage errors.
+    pub async fn amend(&self, limit: &ScopeLimit, stewards: &[String]) -> Result<(), LedgerError> {
+        let mut names: Vec<String> = stewards.iter().map(|name| name.trim().to_lowercase()).collect();
+        names.sort();
+        names.dedup();
+        if names.len() < 2 || names.iter().any(String::is_empty) {
+            return Err(LedgerError::StewardsMissing { scope: limit.path.clone() });
+        }
+        let write = async {
+            let mut write = self.store.write().await?;
+            let row = find(&mut write.tx, &limit.path).await?;
+            let row = row.ok_or_else(|| LedgerError::UnknownScope { scope: limit.path.clone() })?;
+            same_composition(&row.limit, limit)?;
+            let stewards = stewards.iter().map(|name| name.trim().to_owned()).collect();
+            change(&mut write, row, Record::Amend { limit: limit.clone(), stewards }, limit).await?;
+            write.commit().await
+        };
+        self.store.guard(write).await
+    }
+}
+
+async fn create(write: &mut Write, limit: &ScopeLimit) -> Result<(), LedgerError> {
+    if let Some(parent) = limit.path.parent() {
+        let above = find(&mut write.tx, &parent).await?;
+        above.ok_or(LedgerError::UnknownScope { scope: parent })?;
+    }
+    let entry = write.append(Record::Declare(limit.clone())).await?;
+    sqlx::query("INSERT INTO scopes (path, declared, spent, last) VALUES ($1, $2, $3, $4)")
+        .bind(limit.path.as_str())
+        .bind(serde_json::to_string(limit)?)
+        .bind(serde_json::to_string(&Spent::default())?)
+        .bind(signed(entry.sequence)?)
+        .execute(&mut *write.tx)
+        .await?;
+    Ok(())
+}
+
+async fn change(write: &mut Write, mut row: ScopeRow, record: Record, limit: &ScopeLimit) -> Result<(), LedgerError> {
+    let entry = write.append(record).await?;
+    row.limit = limit.clone();
+    update(write, &row, entry.sequence).await
+}
+
+/// Replaces the state of a scope, provided that nobody else changed it since it was read.
+pub(crate) async fn update(write: &mut Write, row: &ScopeRow, sequence: u64) -> Result<(), LedgerError> {
+    let changed = sqlx::query("UPDATE scopes SET declared = $1, spent = $2, last = $3 WHERE path = $4 AND last = $5")
+        .bind(serde_json::to_string(&row.limit)?)
+        .bind(serde_json::to_string(&row.spent)?)
+        .bind(signed(sequence)?)
+        .bind(row.limit.path.as_str())
+        .bind(signed(row.last)?)
+        .execute(&mut *write.tx)
+        .await?;
+    match changed.rows_affected() {
+        1 => Ok(()),
+        _ => Err(LedgerError::LostUpdate { scope: row.limit.path.clone() }),
+    }
+}
+
+/// Whether a declaration changes nothing but lowers the limit.
+pub(crate) fn allow_lower(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), LedgerError> {
+    same_composition(current, new)?;
+    let Budget { epsilon, delta } = new.budget;
+    if epsilon > current.budget.epsilon || delta > current.budget.delta {
+        return Err(LedgerError::RaiseNeedsAmendment { scope: new.path.clone(), current: current.budget });
+    }
+    Ok(())
+}
+
+fn same_composition(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), LedgerError> {
+    if current.composition != new.composition {
+        return Err(LedgerError::CompositionChanged { scope: new.path.clone() });
+    }
+    Ok(())
+}
