@@ -83,12 +83,20 @@ pub trait Mechanism {
     /// What applying the mechanism does to the data.
     fn event(&self) -> PrivacyEvent;
 
-    /// Adds the noise.
+    /// Adds the noise. It takes an open gate, so that nothing but [`Charged::release`] can call it.
     ///
     /// # Errors
     /// [`GateError::Failed`] when the source of randomness failed or the exact answer has the wrong shape.
-    fn apply(&self, exact: Sensitive<Self::Exact>, noise: &mut Self::Noise) -> Result<Self::Output, GateError>;
+    fn apply(
+        &self,
+        exact: Sensitive<Self::Exact>,
+        noise: &mut Self::Noise,
+        gate: OpenGate,
+    ) -> Result<Self::Output, GateError>;
 }
+
+/// Proof that what is being applied was charged. The gate makes one for one release.
+pub struct OpenGate(());
 
 /// Why the gate stayed shut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -189,7 +197,7 @@ impl<M: Mechanism> Charged<M> {
     /// # Errors
     /// [`GateError::Failed`] when the mechanism failed; the charge stands.
     pub fn release(self, exact: Sensitive<M::Exact>, noise: &mut M::Noise) -> Result<Sealed<M::Output>, GateError> {
-        let value = self.mechanism.apply(exact, noise)?;
+        let value = self.mechanism.apply(exact, noise, OpenGate(()))?;
         Ok(Sealed { value, receipt: self.receipt })
     }
 }

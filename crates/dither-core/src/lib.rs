@@ -37,7 +37,7 @@ pub use bounds::{ContributionBounds, Lattice, ValueBounds};
 pub use budget::{AmountError, Budget, Delta, Epsilon};
 pub use error::{Audience, Explain};
 pub use event::PrivacyEvent;
-pub use gate::{Charge, Charged, GateError, Measurement, Mechanism, Receipt, Release, RequestId, Sealed};
+pub use gate::{Charge, Charged, GateError, Measurement, Mechanism, OpenGate, Receipt, Release, RequestId, Sealed};
 pub use ratio::Ratio;
 pub use sensitive::Sensitive;
 pub use sensitivity::{L1Sensitivity, L2Sensitivity};

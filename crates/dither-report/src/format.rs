@@ -105,6 +105,11 @@ pub fn grouped(text: &str) -> String {
     shown + &text[end..]
 }
 
+/// The text of a number for a page: groups of three and a real minus sign.
+pub fn pretty(text: &str) -> String {
+    grouped(text).replace('-', "−")
+}
+
 /// A number with so many significant digits, without trailing zeros, in scientific notation if tiny.
 pub fn significant(value: f64, digits: usize) -> String {
     if !value.is_finite() {

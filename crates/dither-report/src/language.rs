@@ -2,7 +2,11 @@
 //!
 //! Sentences about a post-processing step stand beside the step, in [`postprocess`](crate::postprocess).
 
+use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit};
 use serde::{Deserialize, Serialize};
+
+use crate::document::NoiseKind;
+use crate::format::significant;
 
 /// The language of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,4 +27,283 @@ impl Language {
             Self::Zh => "zh-Hans",
         }
     }
+
+    /// The words of the pages.
+    pub(crate) fn words(self) -> &'static Words {
+        match self {
+            Self::En => &EN,
+            Self::Zh => &ZH,
+        }
+    }
+
+    /// Who is protected, in one sentence.
+    pub fn unit(self, unit: &PrivacyUnit) -> String {
+        match (self, unit) {
+            (Self::En, PrivacyUnit::Column(column)) => format!("All rows with the same {column}, together."),
+            (Self::Zh, PrivacyUnit::Column(column)) => format!("{column} 相同的所有行，作为一个整体。"),
+            (Self::En, PrivacyUnit::Row) => "Each row by itself.".into(),
+            (Self::Zh, PrivacyUnit::Row) => "每一行单独保护。".into(),
+        }
+    }
+
+    /// What the neighbour relation is, in one sentence.
+    pub fn neighbors(self, neighbors: Neighbors) -> &'static str {
+        match (self, neighbors) {
+            (Self::En, Neighbors::AddOrRemoveUnit) => "Tables that differ by adding or removing one unit.",
+            (Self::Zh, Neighbors::AddOrRemoveUnit) => "增加或删除一个隐私单位后的数据表。",
+            (Self::En, Neighbors::ReplaceUnit) => "Tables that differ by replacing one unit with another.",
+            (Self::Zh, Neighbors::ReplaceUnit) => "将一个隐私单位替换为另一个后的数据表。",
+        }
+    }
+
+    /// The name of a noise distribution.
+    pub fn noise(self, kind: NoiseKind) -> &'static str {
+        match (self, kind) {
+            (Self::En, NoiseKind::Laplace) => "discrete Laplace noise",
+            (Self::Zh, NoiseKind::Laplace) => "离散拉普拉斯噪声",
+            (Self::En, NoiseKind::Gaussian) => "discrete Gaussian noise",
+            (Self::Zh, NoiseKind::Gaussian) => "离散高斯噪声",
+        }
+    }
+
+    /// The scale of a noise distribution with its symbol.
+    pub(crate) fn scale(kind: NoiseKind, scale: f64) -> String {
+        let symbol = match kind {
+            NoiseKind::Laplace => "b",
+            NoiseKind::Gaussian => "σ",
+        };
+        format!("{symbol} = {}", significant(scale, 4))
+    }
+
+    /// How much one unit may contribute, in one sentence.
+    pub(crate) fn contribution(self, bounds: ContributionBounds) -> String {
+        let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows } = bounds;
+        match self {
+            Self::En => format!("One unit counts in at most {groups} groups, with at most {rows} rows in each."),
+            Self::Zh => format!("每个隐私单位最多计入 {groups} 个分组，每组最多 {rows} 行。"),
+        }
+    }
+
+    /// What an event did to the data, in plain words.
+    pub fn event(self, event: &PrivacyEvent) -> String {
+        let steps = |sensitivity: f64| significant(sensitivity, 6);
+        match (self, event) {
+            (_, PrivacyEvent::Laplace { sensitivity, scale }) => {
+                let (sensitivity, scale) = (sensitivity.steps(), significant(scale.as_f64(), 6));
+                match self {
+                    Self::En => format!(
+                        "Discrete Laplace noise of scale {scale} on whole numbers that one unit moves by at most \
+                         {sensitivity} in all (l1)."
+                    ),
+                    Self::Zh => format!(
+                        "在整数结果上加入尺度为 {scale} 的离散拉普拉斯噪声；一个隐私单位最多使结果合计变动 {sensitivity}（l1）。"
+                    ),
+                }
+            }
+            (_, PrivacyEvent::Gaussian { sensitivity, variance, coordinates }) => {
+                let (sensitivity, sigma) = (steps(sensitivity.as_f64()), significant(variance.as_f64().sqrt(), 6));
+                match self {
+                    Self::En => format!(
+                        "Discrete Gaussian noise with σ = {sigma} on whole numbers that one unit moves by at most \
+                         {sensitivity} (l2), at most {coordinates} of them."
+                    ),
+                    Self::Zh => format!(
+                        "在整数结果上加入 σ = {sigma} 的离散高斯噪声；一个隐私单位最多使结果变动 {sensitivity}（l2），最多影响其中 {coordinates} 个。"
+                    ),
+                }
+            }
+            (Self::En, PrivacyEvent::Threshold { delta }) => {
+                format!(
+                    "Group keys shown above a noisy threshold; a key of one unit alone passes with probability {delta} at most."
+                )
+            }
+            (Self::Zh, PrivacyEvent::Threshold { delta }) => {
+                format!("仅公布加噪计数超过阈值的分组；只含一个隐私单位的分组被公布的概率不超过 {delta}。")
+            }
+            (_, PrivacyEvent::Composed(events)) => {
+                events.iter().map(|event| self.event(event)).collect::<Vec<_>>().join(" ")
+            }
+            // An event that this version does not know is shown as the ledger holds it.
+            _ => serde_json::to_string(event).unwrap_or_default(),
+        }
+    }
 }
+
+/// The words of the pages that stand alone.
+#[derive(Debug)]
+pub(crate) struct Words {
+    pub report: &'static str,
+    pub certificate: &'static str,
+    pub generated: &'static str,
+    pub receipt: &'static str,
+    pub who: &'static str,
+    pub neighbors: &'static str,
+    pub composition: &'static str,
+    pub budget: &'static str,
+    pub limit: &'static str,
+    pub earlier: &'static str,
+    pub this_report: &'static str,
+    pub remaining: &'static str,
+    pub questions: &'static str,
+    pub question: &'static str,
+    pub share: &'static str,
+    pub expected_error: &'static str,
+    pub mechanism: &'static str,
+    pub ratio: &'static str,
+    pub keys: &'static str,
+    pub public_keys: &'static str,
+    pub threshold: &'static str,
+    pub postprocessing: &'static str,
+    pub free: &'static str,
+    pub interval: &'static str,
+    pub no_rows: &'static str,
+    pub missing: &'static str,
+    pub error_bars: &'static str,
+    pub grid_note: &'static str,
+    pub typical_error: &'static str,
+    pub not_released: &'static str,
+    pub reading: &'static str,
+    pub reading_text: &'static str,
+    pub rows: &'static str,
+    pub bounds: &'static str,
+    pub column: &'static str,
+    pub range: &'static str,
+    pub step: &'static str,
+    pub no_bounds: &'static str,
+    pub events: &'static str,
+    pub event: &'static str,
+    pub guarantees: &'static str,
+    pub guarantee_text: &'static str,
+    pub accountant: &'static str,
+    pub unbounded: &'static str,
+    pub charged: &'static str,
+    pub ledger: &'static str,
+    pub head: &'static str,
+    pub entry: &'static str,
+    pub policy: &'static str,
+    pub versions: &'static str,
+    pub steward: &'static str,
+    pub date: &'static str,
+    pub signature: &'static str,
+    pub colon: &'static str,
+}
+
+const EN: Words = Words {
+    report: "Differentially private report",
+    certificate: "Compliance certificate",
+    generated: "Made",
+    receipt: "Receipt",
+    who: "Who is protected",
+    neighbors: "What must look alike",
+    composition: "Composition",
+    budget: "Privacy budget",
+    limit: "Budget",
+    earlier: "Charged before",
+    this_report: "This report",
+    remaining: "Remaining",
+    questions: "Questions",
+    question: "Question",
+    share: "Share",
+    expected_error: "Expected error",
+    mechanism: "Noise",
+    ratio: "ratio of noisy numbers",
+    keys: "Groups",
+    public_keys: "public: every group is shown, empty ones too",
+    threshold: "shown only from this noisy number of units",
+    postprocessing: "Post-processing",
+    free: "free",
+    interval: "95 % interval",
+    no_rows: "No group was released. Groups may exist that are too small to be shown.",
+    missing: "— means that there is no number.",
+    error_bars: "Lines show the 95 % interval of the noise.",
+    grid_note: "Lighter and darker cells differ; whether they differ by more than noise is shown below the scale.",
+    typical_error: "typical 95 % interval",
+    not_released: "not released",
+    reading: "How to read this report",
+    reading_text: "Every number was changed by random noise before anybody saw it, so that nobody can tell whether one \
+        unit is in the data. An interval covers the exact bounded answer 95 times in 100; it reflects the noise \
+        alone, not sampling or errors of measurement. Numbers from different questions need not agree unless it is \
+        said. Post-processing reads released numbers only and so costs no privacy (Dwork and Roth 2014, Prop. 2.1).",
+    rows: "rows",
+    bounds: "Bounds that are enforced",
+    column: "Column",
+    range: "Range",
+    step: "Step",
+    no_bounds: "No column is summed.",
+    events: "What was done to the data",
+    event: "Event",
+    guarantees: "What it amounts to",
+    guarantee_text: "All events together are (ε, δ)-differentially private with each of these pairs. Every accountant \
+        gives a valid upper bound of the same loss; the smallest is the tightest.",
+    accountant: "Accountant",
+    unbounded: "no finite bound",
+    charged: "Charged",
+    ledger: "Ledger",
+    head: "Head of the chain",
+    entry: "Entry",
+    policy: "Digest of the policy",
+    versions: "Versions",
+    steward: "Steward",
+    date: "Date",
+    signature: "Signature",
+    colon: ": ",
+};
+
+const ZH: Words = Words {
+    report: "差分隐私报告",
+    certificate: "合规证书",
+    generated: "生成时间",
+    receipt: "账本凭据",
+    who: "保护对象",
+    neighbors: "相邻数据集",
+    composition: "组合方式",
+    budget: "隐私预算",
+    limit: "总预算",
+    earlier: "此前已用",
+    this_report: "本报告",
+    remaining: "剩余",
+    questions: "查询一览",
+    question: "查询",
+    share: "占比",
+    expected_error: "预期误差",
+    mechanism: "噪声",
+    ratio: "两个加噪数值之比",
+    keys: "分组",
+    public_keys: "公开分组：全部列出，包括空组",
+    threshold: "仅列出加噪单位数不低于此值的分组",
+    postprocessing: "后处理",
+    free: "免费",
+    interval: "95% 置信区间",
+    no_rows: "没有可发布的分组。可能存在规模过小、无法公布的分组。",
+    missing: "“—”表示没有数值。",
+    error_bars: "线段表示噪声的 95% 置信区间。",
+    grid_note: "颜色深浅表示数值大小；差异是否超过噪声，可对照色标下方的区间。",
+    typical_error: "典型的 95% 置信区间",
+    not_released: "未发布",
+    reading: "如何阅读本报告",
+    reading_text: "每个数值在发布前都加入了随机噪声，任何人都无法据此判断某个隐私单位是否在数据中。置信区间以 95% 的概率覆盖\
+        截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差。除非另有说明，不同查询的结果不一定相互吻合。\
+        后处理只使用已发布的数值，不消耗隐私预算（Dwork 与 Roth，2014，命题 2.1）。",
+    rows: "行",
+    bounds: "强制执行的贡献上限",
+    column: "列",
+    range: "取值范围",
+    step: "步长",
+    no_bounds: "没有需要求和的列。",
+    events: "对数据执行的操作",
+    event: "隐私事件",
+    guarantees: "隐私保证",
+    guarantee_text: "以上全部事件合起来满足下列每一组 (ε, δ)-差分隐私。各种核算方法给出的都是同一隐私损失的有效上界，最小者最紧。",
+    accountant: "核算方法",
+    unbounded: "无有限上界",
+    charged: "已用预算",
+    ledger: "账本",
+    head: "哈希链头",
+    entry: "记录",
+    policy: "策略摘要",
+    versions: "版本",
+    steward: "数据管理员",
+    date: "日期",
+    signature: "签名",
+    colon: "：",
+};

@@ -17,14 +17,18 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod certificate;
 pub mod csv;
 pub mod document;
+pub mod html;
 pub mod json;
 pub mod language;
 pub mod postprocess;
 pub mod table;
 
 mod format;
+mod heatmap;
+mod plot;
 
 pub use document::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Loss, Noise, NoiseKind, Plot,

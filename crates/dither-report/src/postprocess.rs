@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::language::Language;
 
 pub use label::Label;
+pub(crate) use smooth::{numeric, places};
 
 /// One declared step.
 ///
@@ -307,7 +308,7 @@ impl Step {
 }
 
 /// The index of a column with this role.
-fn find(answer: &Answer, step: &'static str, column: &str, role: Role) -> Result<usize, StepError> {
+pub(crate) fn find(answer: &Answer, step: &'static str, column: &str, role: Role) -> Result<usize, StepError> {
     let Some(index) = answer.columns.iter().position(|known| known.name == column) else {
         let nearest = nearest(column, answer.columns.iter().filter(|c| c.role == role).map(|c| c.name.as_str()));
         return Err(StepError::UnknownColumn { step, column: column.to_owned(), nearest });
