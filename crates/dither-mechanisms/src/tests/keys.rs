@@ -33,12 +33,13 @@ fn sq_01_a_million_singletons_are_let_through_with_probability_delta() {
     assert!(upper(released, keys, FALSE_ALARM) >= 0.0098, "{released} of {keys}: the threshold is too high");
     // The power: 1.060 % still passes, 1.083 % is caught.
     assert!(lower(10_590, keys, FALSE_ALARM) <= 0.01 && lower(10_610, keys, FALSE_ALARM) > 0.01);
-    // The seeded bug: a threshold that forgets the other half of the noise, 1 + scale · ln(1/2δ) rounded down,
-    // less one for the unit itself, as if counts started at zero.
+    // The seeded bug: P(X ≥ t) ≤ δ, which forgets that the unit itself counts for one.
+    let mutant = |units: i64, source: &mut Seeded| {
+        let rule = self::rule(1, "1", "0.01");
+        i128::from(units) + discrete_laplace(source, rule.noise().scale()).unwrap() >= rule.threshold() - 1
+    };
     let mut source = Seeded::new(21);
-    let scale = rule.noise().scale();
-    let low = (scale.as_f64() * (0.5f64 / 0.01).ln()).floor() as i128 - 4;
-    let leaked = (0..keys).filter(|_| 1 + discrete_laplace(&mut source, scale).unwrap() >= low).count() as u64;
+    let leaked = (0..keys).filter(|_| mutant(1, &mut source)).count() as u64;
     assert!(lower(leaked, keys, FALSE_ALARM) > 0.01, "{leaked} of {keys} pass for delta");
 }
 
