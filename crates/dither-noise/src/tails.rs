@@ -121,7 +121,9 @@ mod tests {
         }
 
         #[test]
-        fn a_gaussian_quantile_covers_and_is_at_most_two_steps_wide(n in 1u128..4000, d in 1u128..8, p in 0.0f64..0.9999) {
+        fn a_gaussian_quantile_covers_and_is_at_most_two_steps_wide(
+            n in 1u128..4000, d in 1u128..8, p in 0.0f64..0.9999,
+        ) {
             let variance = ratio(n, d).as_f64();
             let mass = |x: u128| (-((x * x) as f64) / (2.0 * variance)).exp();
             let total = 1.0 + 2.0 * (1..2_000).map(mass).sum::<f64>();
