@@ -17,6 +17,11 @@ impl<T> Sensitive<T> {
         Self(value)
     }
 
+    /// Several sensitive values as one.
+    pub fn all(values: impl IntoIterator<Item = Self>) -> Sensitive<Vec<T>> {
+        Sensitive(values.into_iter().map(|value| value.0).collect())
+    }
+
     /// Transforms the value without revealing it. The function must not leak what it sees.
     pub fn map<U>(self, transform: impl FnOnce(T) -> U) -> Sensitive<U> {
         Sensitive(transform(self.0))

@@ -22,6 +22,7 @@ mod gaussian;
 mod laplace;
 #[cfg(doctest)]
 pub mod misuse;
+mod plan;
 mod saturate;
 mod table;
 mod threshold;
@@ -32,5 +33,6 @@ mod tests;
 pub use error::MechanismError;
 pub use gaussian::Gaussian;
 pub use laplace::Laplace;
+pub use plan::PlanMechanism;
 pub use table::{Block, ExactRow, ExactTable, KeyRule, Noise, NoisyRow, NoisyTable, TableMechanism};
 pub use threshold::Threshold;
