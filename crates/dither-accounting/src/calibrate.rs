@@ -60,8 +60,8 @@ fn shifted(value: u128, by: u32) -> Option<u128> {
 
 /// The smallest σ², in original lattice steps squared, of Gaussian noise that is (ε, δ)-private once [`refined`].
 ///
-/// `sensitivity` is in original steps, `coordinates` the number that can move together. The result is a few
-/// parts in 10¹¹ above the smallest.
+/// `sensitivity` is in original steps, `coordinates` the number that can move together. The result is
+/// within 10⁻⁹ of the smallest, relative to it.
 ///
 /// # Errors
 /// [`AccountingError::DeltaTooSmall`] for a δ of zero; [`AccountingError::Unreachable`] where the variance leaves
@@ -102,7 +102,9 @@ pub fn gaussian_variance(
     // The lattice and the rounding need a little more than the continuous noise.
     let mut excess =
         (0..80).map(|i| libm::exp2(f64::from(i) - 40.0)).find(|&excess| fits(excess)).ok_or_else(unreachable)?;
-    excess = bisect(excess, excess / 2.0, fits);
+    if excess > 1e-9 {
+        excess = bisect(excess, excess / 2.0, fits);
+    }
     for i in 0..60 {
         let (variance, fine) = drawn(sensitivity, coordinates, continuous * (1.0 + excess)).ok_or_else(unreachable)?;
         if Cost::of(&fine, delta)?.epsilon_nanos <= epsilon.nanos() {
@@ -222,8 +224,10 @@ pub fn plan(parts: &[Part], budget: Budget) -> Result<Plan, AccountingError> {
     // The split fits up to rounding; the loop below zero is for that.
     let low = (0..8).map(|i| 1.0 - libm::exp2(f64::from(i) - 30.0) * f64::from(i.min(1))).find(|&low| fits(low));
     let low = low.ok_or_else(unreachable)?;
-    let high = (1..64).map(|i| low * libm::exp2(f64::from(i))).find(|&high| !fits(high)).ok_or_else(unreachable)?;
-    build(bisect(high / 2.0, high, fits)).ok_or_else(unreachable)
+    // Thresholds alone fit whatever the multiplier is.
+    let high = (1..64).map(|i| low * libm::exp2(f64::from(i))).find(|&high| !fits(high));
+    let multiplier = high.map_or(low, |high| bisect(high / 2.0, high, fits));
+    build(multiplier).ok_or_else(unreachable)
 }
 
 /// A part with its share of the budget.

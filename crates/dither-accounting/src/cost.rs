@@ -9,15 +9,16 @@ use crate::round::{delta_down, nanos_up};
 use crate::{rdp, zcdp};
 
 /// How many orders the grid has.
-pub const ORDER_COUNT: usize = 20;
+pub const ORDER_COUNT: usize = 24;
 
 /// The orders α at which every cost is recorded. They are part of the ledger format and never change.
 ///
 /// A budget (ε, δ) that is used up by many small events is served best by α − 1 ≈ 2 ln(1/δ)/ε while ε is
-/// small and √(ln(1/δ)/ε) while it is large: 3 to 200 for ε from 0.2 to 10 and δ from 10⁻¹² to 10⁻⁵, where
-/// neighbours are a factor of √2 apart and the best order of the grid wastes under 3 % of the events. The
-/// orders outside serve ε down to 0.02 and up to 100. The infinite order is the pure loss: a few large Laplace
-/// events never cost more than their sum.
+/// small and by √(ln(1/δ)/ε) while it is large: from 0.3 for ε = 100 to 4000 for ε = 0.01. Neighbours are a
+/// factor of 1.5 apart up to 513 and of 2 beyond. For ε from 0.1 to 100 and δ from 10⁻¹² to 10⁻⁵ the best of
+/// these orders admits at least 96 % of the events that the best real order admits; the filter's split of δ over
+/// the orders costs it a few per cent more. The infinite order is the pure loss: Laplace events never cost more
+/// than their sum.
 pub const ORDERS: [f64; ORDER_COUNT] = [
     1.25,
     1.5,
@@ -35,9 +36,13 @@ pub const ORDERS: [f64; ORDER_COUNT] = [
     49.0,
     65.0,
     97.0,
-    193.0,
+    145.0,
+    217.0,
+    321.0,
     513.0,
+    1025.0,
     2049.0,
+    4097.0,
     f64::INFINITY,
 ];
 
@@ -88,7 +93,7 @@ pub struct Statement {
 ///
 /// # References
 /// Basic: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 3.3; Dwork and Roth 2014, Theorem
-/// 3.16. zCDP: Bun and Steinke 2016, Lemma 2.3; Canonne, Kamath and Steinke 2020, Theorem 14. RDP: Mironov,
+/// 3.16. zCDP: Bun and Steinke 2016, Lemma 1.7; Canonne, Kamath and Steinke 2020, Theorem 14. RDP: Mironov,
 /// *Rényi Differential Privacy*, 2017, Proposition 1; Canonne, Kamath and Steinke 2020, Proposition 12.
 pub fn statement(event: &PrivacyEvent, delta: Delta) -> Result<Statement, AccountingError> {
     state(&Profile::of(event)?, delta)

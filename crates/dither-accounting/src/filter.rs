@@ -26,7 +26,7 @@ pub struct Spent {
     pub epsilon_nanos: u64,
     /// Σ δ in units of 10⁻¹⁸.
     pub delta_attos: u64,
-    /// Σ of Rényi losses at each of [`ORDERS`], in nano-units; [`UNBOUNDED`] once a sum cannot be counted.
+    /// Σ of Rényi losses at each of [`ORDERS`], in nano-units; [`UNBOUNDED`](crate::UNBOUNDED) once a sum cannot be counted.
     pub renyi_nanos: [u64; ORDER_COUNT],
     /// Σ of thresholds' δ in units of 10⁻¹⁸.
     pub threshold_attos: u64,
@@ -35,7 +35,7 @@ pub struct Spent {
 impl Spent {
     /// The sums with one more cost; `None` if ε or δ leave 64 bits.
     ///
-    /// A Rényi order whose sum leaves 64 bits becomes [`UNBOUNDED`] and stays so; the other orders go on.
+    /// A Rényi order whose sum leaves 64 bits becomes [`UNBOUNDED`](crate::UNBOUNDED) and stays so; the other orders go on.
     pub fn plus(&self, cost: &Cost) -> Option<Self> {
         let mut sum = Self {
             epsilon_nanos: self.epsilon_nanos.checked_add(cost.epsilon_nanos)?,
@@ -118,11 +118,21 @@ fn decimal(amount: u64, units: f64) -> f64 {
 ///
 /// *Rényi.* Half of δ belongs to thresholds. The other half is split over the finite orders with fixed weights
 /// w summing to less than one; admits while *some* order α has Σ D_α + conversion(α, w_α·δ/2) ≤ ε, the
-/// infinite order needing no δ. The analyst may steer which order survives, so the split is needed: let S be a
-/// set of final transcripts and S_α those of its elements for which α is the first order that fits. Sums
-/// never fall, so a transcript in S_α fitted α from beginning to end, and has the same probability under the
-/// filter of the single order α, which is (ε, w_α·δ/2)-private. Hence P(S) = Σ P(S_α) ≤ Σ (e^ε P′(S_α) + w_α·δ/2)
+/// infinite order needing no δ.
+///
+/// One order: let L be the privacy loss of the transcript so far and D the sum of the Rényi losses of the
+/// events in it, each a function of the transcript before it. E exp((α−1)(L − D)) never rises above 1, event
+/// by event, and the filter keeps D ≤ ε − conversion; so the transcript is (α, ε − conversion)-Rényi private.
+///
+/// Several orders: the analyst may steer which one survives, so the split is needed. Let S be a set of final
+/// transcripts and S_α those of its elements for which α is the first order that fits. Sums never fall, so a
+/// transcript in S_α fitted α from beginning to end, and has the same probability under the filter of the
+/// single order α, which is (ε, w_α·δ/2)-private. Hence P(S) = Σ P(S_α) ≤ Σ (e^ε P′(S_α) + w_α·δ/2)
 /// ≤ e^ε P′(S) + δ/2. The weights depend on the budget alone.
+///
+/// Thresholds: let P̂ be the law when lone keys are never released. The noise that decides on a lone key must be
+/// independent of all other noise; then P̂ and P′ are as private as the noise alone, P ≥ (1 − Σδ_T) P̂ point by
+/// point, and P is at most P̂ plus a part of mass Σδ_T. Both directions follow with Σδ_T ≤ δ/2 added to δ.
 ///
 /// ```
 /// use dither_accounting::{Composition, Cost, Filter, Spent};
@@ -141,9 +151,9 @@ fn decimal(amount: u64, units: f64) -> f64 {
 /// ```
 ///
 /// # References
-/// Basic: Rogers, Roth, Ullman and Vadhan, *Privacy Odometers and Filters*, 2016, Theorem 3.6. Rényi: Feldman
-/// and Zrnic, *Individual Privacy Accounting via a Rényi Filter*, 2021, Theorem 4.3; Lécuyer, *Practical
-/// Privacy Filters and Odometers with Rényi Differential Privacy*, 2021, Theorem 1.
+/// Basic: Rogers, Roth, Ullman and Vadhan, *Privacy Odometers and Filters: Pay-as-you-Go Composition*, 2016.
+/// Rényi, for one order: Feldman and Zrnic, *Individual Privacy Accounting via a Rényi Filter*, 2021; Lécuyer,
+/// *Practical Privacy Filters and Odometers with Rényi Differential Privacy*, 2021.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Filter {
     /// The limit.
@@ -208,12 +218,8 @@ impl Filter {
     fn renyi_caps(&self) -> [Option<u64>; ORDER_COUNT] {
         let (epsilon, delta) = (self.budget.epsilon, delta_down(self.budget.delta.attos() / 2));
         let rho = |order: f64| (epsilon.as_f64() - rdp::conversion(order - 1.0, delta / 3.0)) / order;
-        let mut best = 0;
-        for index in 1..ORDER_COUNT - 1 {
-            if rho(ORDERS[index]) > rho(ORDERS[best]) {
-                best = index;
-            }
-        }
+        let better = |best: usize, index: usize| if rho(ORDERS[index]) > rho(ORDERS[best]) { index } else { best };
+        let best = (0..ORDER_COUNT - 1).reduce(better).unwrap_or(0);
         std::array::from_fn(|index| {
             let weight = libm::exp2(-(index.abs_diff(best) as f64)) / 3.0;
             let conversion = nanos_up(rdp::conversion(ORDERS[index] - 1.0, weight * delta))?;

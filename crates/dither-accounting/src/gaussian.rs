@@ -181,7 +181,7 @@ fn lattice_correction(events: &[Gaussian], delta: f64) -> Option<(f64, f64)> {
     let tail = delta * TAIL / events.len().max(1) as f64;
     let (mut lattice, mut eta_1) = (0.0, 0.0);
     for &Gaussian { mu_squared, sigma, coordinates } in events {
-        if !(sigma >= GAUSSIAN_MIN_SIGMA && delta > 0.0) {
+        if !(up(up(sigma)) >= GAUSSIAN_MIN_SIGMA && delta > 0.0) {
             return None;
         }
         let z = sqrt(2.0 * ln(coordinates / tail).max(0.0));

@@ -25,6 +25,8 @@ pub fn pure(epsilon: f64, alpha: f64) -> f64 {
     if !(epsilon.is_finite() && alpha < f64::INFINITY) {
         return if epsilon.is_nan() { f64::INFINITY } else { epsilon };
     }
+    // The loss grows with the order, so an odd α is taken for the smallest float above one.
+    let alpha = alpha.max(1.0 + f64::EPSILON);
     let order = alpha - 1.0;
     let loss = if alpha * epsilon < 600.0 {
         ln_1p(2.0 * sinh(alpha * epsilon / 2.0) * sinh(order * epsilon / 2.0) / cosh(epsilon / 2.0)) / order
@@ -55,13 +57,15 @@ pub fn conversion(order: f64, delta: f64) -> f64 {
     if order == f64::INFINITY {
         return 0.0;
     }
-    if !(delta > 0.0 && order > 0.0) {
+    // Below 10⁻³⁰⁰ the terms overflow, and the result is as good as infinite.
+    if !(delta > 0.0 && order > 1e-300) {
         return f64::INFINITY;
     }
+    let delta = delta.min(1.0);
     // The terms have both signs: each is rounded by itself.
     let gain = ln_1p(1.0 / order);
-    let price = (ln(1.0 / delta) - ln_1p(order)) / order;
-    let magnitude = (ln(1.0 / delta).abs() + ln_1p(order)) / order + gain;
+    let price = (-ln(delta) - ln_1p(order)) / order;
+    let magnitude = (ln(delta).abs() + ln_1p(order)) / order + gain;
     price - gain + up(magnitude) - magnitude
 }
 

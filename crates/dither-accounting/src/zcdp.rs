@@ -17,10 +17,11 @@ use crate::round::{exp, up};
 /// ```
 ///
 /// # References
-/// Bun and Steinke, *Concentrated Differential Privacy*, 2016, Proposition 1.4 has ε²/2, which is larger.
+/// Bun and Steinke, *Concentrated Differential Privacy*, 2016, Proposition 1.4 has ε²/2, which is larger. Steinke,
+/// *Sharp RDP and zCDP from Pure DP*, differentialprivacy.org, 2024, Theorem 4, for the curve.
 pub fn pure(epsilon: f64) -> f64 {
-    let decay = exp(-epsilon);
-    up(epsilon * -libm::expm1(-epsilon) / (1.0 + decay))
+    let rho = up(epsilon * -libm::expm1(-epsilon) / (1.0 + exp(-epsilon)));
+    if rho.is_nan() { f64::INFINITY } else { rho }
 }
 
 /// The smallest ε at this δ of a ρ-zCDP mechanism over all real orders, rounded up.
