@@ -1,0 +1,359 @@
+//! Why a policy was refused, and where in its text.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use dither_core::{Audience, Delta, Epsilon, Explain, Key};
+
+use super::ColumnType;
+use crate::source::SourceError;
+
+/// Why a policy was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The file could not be read.
+    #[error("the policy {path} cannot be read")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The text is not TOML, or a value has the wrong type.
+    #[error("{message}{at}")]
+    Syntax {
+        /// What was expected.
+        message: String,
+        /// Where.
+        at: Place,
+    },
+    /// A key that no policy has.
+    #[error("unknown key `{key}`{at}")]
+    UnknownKey {
+        /// The key as it was written.
+        key: String,
+        /// The key that was probably meant.
+        nearest: Option<String>,
+        /// The keys that may stand here.
+        expected: Vec<String>,
+        /// Where.
+        at: Place,
+    },
+    /// A key that every policy has.
+    #[error("the key `{key}` is missing{at}")]
+    MissingKey {
+        /// The key.
+        key: String,
+        /// The table that lacks it.
+        at: Place,
+    },
+    /// A value that makes no sense, or is unsafe.
+    #[error("`{key}` {problem}{at}")]
+    Refused {
+        /// The path to the value: `tables.visits.columns.age.bounds`.
+        key: String,
+        /// What is wrong with it.
+        problem: Problem,
+        /// Where.
+        at: Place,
+    },
+    /// A starter policy could not be written because the header or schema of the file could not be read.
+    #[error("no policy can be started from this file")]
+    Start {
+        /// Why.
+        #[from]
+        source: SourceError,
+    },
+}
+
+impl Explain for PolicyError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "policy-unreadable",
+            Self::Syntax { .. } => "policy-syntax",
+            Self::UnknownKey { .. } => "policy-unknown-key",
+            Self::MissingKey { .. } => "policy-missing-key",
+            Self::Refused { problem, .. } => problem.code(),
+            Self::Start { source } => source.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Read { .. } => Some("check that the file exists and is UTF-8 text".into()),
+            Self::Syntax { .. } => None,
+            Self::UnknownKey { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
+            Self::UnknownKey { expected, .. } => Some(format!("one of {} may stand here", expected.join(", "))),
+            Self::MissingKey { key, .. } => Some(format!("add `{key} = …`")),
+            Self::Refused { problem, .. } => Some(problem.hint()),
+            Self::Start { source } => source.hint(),
+        }
+    }
+
+    /// Policies are written and read by stewards; an analyst sees none of this.
+    fn audience(&self) -> Audience {
+        Audience::Operator
+    }
+}
+
+/// What is wrong with one value of a policy; reads as the rest of a sentence that begins with its name.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A place that the starter policy left open.
+    #[error("is still to be decided")]
+    Undecided,
+    /// A name with characters that names may not have.
+    #[error("is not a name")]
+    Name,
+    /// Nothing where something must be.
+    #[error("is empty")]
+    Empty,
+    /// A cap on one question that the whole budget cannot pay.
+    #[error("is {cap}, above the budget of {limit}")]
+    EpsilonAboveLimit {
+        /// The ε of the cap or scope.
+        cap: Epsilon,
+        /// The ε that contains it.
+        limit: Epsilon,
+    },
+    /// A δ that the whole budget cannot pay.
+    #[error("is {cap}, above the budget of {limit}")]
+    DeltaAboveLimit {
+        /// The δ of the question or scope.
+        cap: Delta,
+        /// The δ that contains it.
+        limit: Delta,
+    },
+    /// A nested scope without the scope around it.
+    #[error("lies in the scope `{parent}`, which is not declared")]
+    NoParent {
+        /// The missing scope.
+        parent: String,
+    },
+    /// A privacy unit that is not a declared column.
+    #[error("names the column `{column}`, which is not declared")]
+    UnitUnknown {
+        /// The column.
+        column: String,
+        /// The column that was probably meant.
+        nearest: Option<String>,
+    },
+    /// A privacy unit that is neither `"row"` nor a column.
+    #[error("is `{text}`, which is neither \"row\" nor a column")]
+    UnitForm {
+        /// What was written.
+        text: String,
+    },
+    /// A privacy unit with a fraction: one person would fall apart over rounding.
+    #[error("names the column `{column}` of numbers with a fraction, which cannot tell people apart")]
+    UnitIsNumber {
+        /// The column.
+        column: String,
+    },
+    /// Bounds that would be read from the data.
+    #[error("would come from the data, which must not be looked at")]
+    BoundsFromData,
+    /// Bounds that are no pair of finite numbers in ascending order, or too wide to count in.
+    #[error("is [{lower}, {upper}], {why}")]
+    Bounds {
+        /// The lower bound.
+        lower: f64,
+        /// The upper bound.
+        upper: f64,
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// A setting that has no meaning for this type of column.
+    #[error("has no meaning for {what}")]
+    NotFor {
+        /// What the setting stands at.
+        what: String,
+    },
+    /// A number that must be finite and, for a step, positive.
+    #[error("is {value}, which is not a usable number")]
+    Number {
+        /// The number.
+        value: f64,
+    },
+    /// A public key of another type than its column.
+    #[error("has the key `{key}`, which is not {}", article(*r#type))]
+    KeyType {
+        /// The key.
+        key: Key,
+        /// The type of the column.
+        r#type: ColumnType,
+    },
+    /// A public key that is listed twice.
+    #[error("has the key `{key}` twice")]
+    KeyTwice {
+        /// The key.
+        key: Key,
+    },
+    /// A range of public keys that is reversed or too long.
+    #[error("runs from {from} to {to}, which is no range of 1 to 1,000,000 keys")]
+    KeyRange {
+        /// The first.
+        from: i64,
+        /// The last.
+        to: i64,
+    },
+    /// A format that reads no date or time.
+    #[error("is `{format}`, which does not read {}", article(*r#type))]
+    Format {
+        /// The format.
+        format: String,
+        /// The type of the column.
+        r#type: ColumnType,
+    },
+    /// Two settings that exclude each other.
+    #[error("excludes `{other}`")]
+    Excludes {
+        /// The other setting.
+        other: &'static str,
+    },
+    /// A label that names no encoding.
+    #[error("is `{label}`, which is no known encoding")]
+    Encoding {
+        /// The label.
+        label: String,
+    },
+    /// A delimiter, quote, or separator that cannot be one.
+    #[error("is `{}`, which cannot be used here", character.escape_default())]
+    Character {
+        /// The character.
+        character: char,
+    },
+    /// A source that is not a local file of a known kind.
+    #[error("is {path}, which is not a local .csv, .tsv or .parquet file")]
+    Source {
+        /// The path as it was written.
+        path: PathBuf,
+    },
+}
+
+impl Problem {
+    /// A short stable code in kebab case.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Undecided => "policy-undecided",
+            Self::Name => "policy-name",
+            Self::Empty => "policy-empty",
+            Self::EpsilonAboveLimit { .. } | Self::DeltaAboveLimit { .. } => "policy-above-budget",
+            Self::NoParent { .. } => "policy-scope-without-parent",
+            Self::UnitUnknown { .. } | Self::UnitForm { .. } | Self::UnitIsNumber { .. } => "policy-privacy-unit",
+            Self::BoundsFromData => "policy-bounds-from-data",
+            Self::Bounds { .. } => "policy-bounds",
+            Self::NotFor { .. } | Self::Excludes { .. } => "policy-no-meaning",
+            Self::Number { .. } => "policy-number",
+            Self::KeyType { .. } | Self::KeyTwice { .. } | Self::KeyRange { .. } => "policy-keys",
+            Self::Format { .. } => "policy-format",
+            Self::Encoding { .. } => "policy-encoding",
+            Self::Character { .. } => "policy-character",
+            Self::Source { .. } => "policy-source",
+        }
+    }
+
+    /// Which value to change, and to what.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Undecided => "replace \"\" by your decision; the comment beside it says what there is".into(),
+            Self::Name => "use letters, digits, `_` and `-`, and `/` only between nested scopes".into(),
+            Self::Empty => "give it at least one entry or character".into(),
+            Self::EpsilonAboveLimit { limit, .. } => format!("use at most {limit}, or raise the budget"),
+            Self::DeltaAboveLimit { limit, .. } => format!("use at most {limit}, or raise the budget"),
+            Self::NoParent { parent } => format!("declare `[scopes.\"{parent}\"]` with a budget of its own"),
+            Self::UnitUnknown { nearest: Some(nearest), .. } => format!("did you mean `{nearest}`?"),
+            Self::UnitUnknown { column, .. } => format!("add `{column}` to the columns of the table"),
+            Self::UnitForm { text } => format!("write {{ column = {text:?} }}, or \"row\" if each row is one person"),
+            Self::UnitIsNumber { .. } => "declare its type as integer or text".into(),
+            Self::BoundsFromData => "write two numbers that you know from the subject, such as [0, 120]".into(),
+            Self::Bounds { .. } => "write [lower, upper] with lower < upper, no wider than the subject needs".into(),
+            Self::NotFor { .. } => "remove it".into(),
+            Self::Number { .. } => "write a finite number; a step must be above 0".into(),
+            Self::KeyType { r#type, .. } => key_hint(*r#type).into(),
+            Self::KeyTwice { key } => format!("remove one `{key}`"),
+            Self::KeyRange { .. } => "write { from = 1, to = 12 } with from <= to".into(),
+            Self::Format { r#type: ColumnType::Date, .. } => "write a format such as \"%d/%m/%Y\"".into(),
+            Self::Format { .. } => "write a format such as \"%d/%m/%Y %H:%M\"".into(),
+            Self::Excludes { other } => format!("keep one of it and `{other}`"),
+            Self::Encoding { .. } => "write a WHATWG label such as utf-8, gbk, gb18030, big5, windows-1252".into(),
+            Self::Character { .. } => {
+                "write one ASCII character, and different ones for different purposes; no letter, digit or line end"
+                    .into()
+            }
+            Self::Source { .. } => {
+                "write the path of a file that ends in .csv, .tsv, .parquet, .csv.gz, .tsv.gz, .csv.zst or .tsv.zst"
+                    .into()
+            }
+        }
+    }
+}
+
+/// The type of a column with its article.
+fn article(r#type: ColumnType) -> &'static str {
+    match r#type {
+        ColumnType::Integer => "an integer",
+        ColumnType::Number => "a number",
+        ColumnType::Text => "a text",
+        ColumnType::Boolean => "a boolean",
+        ColumnType::Date => "a date",
+        ColumnType::Timestamp => "a timestamp",
+    }
+}
+
+/// How a key of a type is written.
+fn key_hint(r#type: ColumnType) -> &'static str {
+    match r#type {
+        ColumnType::Integer => "write keys such as 1, or change the type of the column",
+        ColumnType::Number => "write keys such as 0.5, or change the type of the column",
+        ColumnType::Text => "write keys in quotes, such as \"1\", or change the type of the column",
+        ColumnType::Boolean => "write true and false",
+        ColumnType::Date => "write keys such as \"2026-11-30\"",
+        ColumnType::Timestamp => "write keys such as \"2026-11-30T12:00:00\"",
+    }
+}
+
+/// A place in the text of a policy; shown as its line with a caret below. Shows nothing if there is no text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The line, from 1; 0 if the policy did not come from a text.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    excerpt: String,
+    width: usize,
+}
+
+impl Place {
+    /// The place of these bytes in a text.
+    pub(super) fn new(text: &str, span: std::ops::Range<usize>) -> Self {
+        let start = text.floor_char_boundary(span.start.min(text.len()));
+        let line_start = text[..start].rfind('\n').map_or(0, |end| end + 1);
+        let excerpt = text[line_start..].lines().next().unwrap_or_default().to_owned();
+        let column = text[line_start..start].chars().count() + 1;
+        let end = text.floor_char_boundary(span.end.min(line_start + excerpt.len()));
+        let width = text.get(start..end).map_or(0, |marked| marked.chars().map(cells).sum()).max(1);
+        Self { line: text[..start].matches('\n').count() + 1, column, excerpt, width }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return Ok(());
+        }
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        let indent: usize = self.excerpt.chars().take(self.column - 1).map(cells).sum();
+        writeln!(f, "\n{margin}--> line {number}, column {}", self.column)?;
+        writeln!(f, "{number} | {}", self.excerpt.replace('\t', " "))?;
+        write!(f, "{margin} | {}{}", " ".repeat(indent), "^".repeat(self.width))
+    }
+}
+
+/// How many cells of a terminal a character fills: two for Chinese.
+fn cells(character: char) -> usize {
+    if character >= '\u{1100}' { 2 } else { 1 }
+}

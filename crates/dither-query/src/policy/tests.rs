@@ -1,0 +1,274 @@
+//! Policies as stewards write them, right and wrong.
+
+use dither_core::{Explain, Key, Neighbors, PrivacyUnit};
+use proptest::prelude::*;
+
+use super::*;
+
+/// A policy with one table; `{}` stands for what the test varies.
+fn with_column(column: &str) -> String {
+    format!(
+        r#"
+dataset = "hospital"
+[budget]
+epsilon = 4
+delta = 1e-6
+[tables.visits]
+source = "visits.csv"
+privacy_unit = {{ column = "patient" }}
+max_groups_contributed = 2
+max_rows_per_group = 3
+[tables.visits.columns]
+patient = {{ type = "integer" }}
+{column}
+"#
+    )
+}
+
+fn good() -> String {
+    with_column(r#"ward = { type = "text", keys = ["b", "a"] }"#)
+}
+
+fn load(text: &str) -> Result<Policy, PolicyError> {
+    Policy::from_toml(text, "/data")
+}
+
+/// The code and the message of a refusal.
+fn refusal(text: &str) -> (&'static str, String) {
+    let error = load(text).expect_err(text);
+    assert_eq!(error.audience(), dither_core::Audience::Operator);
+    (error.code(), format!("{error}\n{}", error.hint().unwrap_or_default()))
+}
+
+fn assert_refused(text: &str, code: &str, parts: &[&str]) {
+    let (found, message) = refusal(text);
+    assert_eq!(found, code, "{message}");
+    parts.iter().for_each(|part| assert!(message.contains(part), "{part:?} is not in:\n{message}"));
+}
+
+#[test]
+fn a_policy_says_what_its_text_says() {
+    let policy = load(&good()).unwrap();
+    let table = &policy.tables["visits"];
+    assert_eq!(table.privacy_unit, PrivacyUnit::Column("patient".into()));
+    assert_eq!(table.neighbors, Neighbors::AddOrRemoveUnit);
+    assert_eq!(table.contribution_bounds().unwrap().max_groups_per_unit.get(), 2);
+    assert_eq!(policy.budget.limit().delta.to_string(), "1e-6");
+    assert_eq!(policy.base_dir, PathBuf::from("/data"));
+}
+
+#[test]
+fn sq_06_public_keys_keep_the_order_of_the_list() {
+    let keys = load(&good()).unwrap().tables["visits"].columns["ward"].keys.clone().unwrap();
+    assert_eq!(keys.keys(), [Key::Text("b".into()), Key::Text("a".into())]);
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_name_and_place() {
+    let text = good().replace("delta", "detla");
+    assert_refused(&text, "policy-unknown-key", &["`detla`", "did you mean `delta`?", "line 5, column 1", "^^^^^"]);
+    let text = with_column(r#"age = { type = "integer", bonds = [0, 120] }"#);
+    assert_refused(&text, "policy-unknown-key", &["did you mean `bounds`?", "line 13"]);
+    let text = with_column(r#"age = { type = "integer", keys = { from = 1, to = 3, step = 2 } }"#);
+    assert_refused(&text, "policy-syntax", &["`keys` must be", "line 13"]);
+    assert_refused(&good().replace("epsilon = 4", ""), "policy-missing-key", &["`epsilon`"]);
+}
+
+#[test]
+fn a_caret_points_below_wide_characters() {
+    let (_, message) = refusal(&with_column(r#""年龄" = { type = "integer", bounds = [9, 1] }"#));
+    let lines: Vec<&str> = message.lines().collect();
+    let caret = lines.iter().find(|line| line.contains('^')).unwrap();
+    // Two Chinese characters fill four cells of the terminal.
+    assert_eq!(caret.find('^').unwrap(), r#"13 | "xxxx" = { type = "integer", bounds = "#.len());
+    assert_eq!(caret.matches('^').count(), "[9, 1]".len());
+}
+
+#[test]
+fn bg_01_bg_06_odd_budgets_are_refused() {
+    for epsilon in ["0", "-1", "nan", "inf", "\"many\"", "1e400", "true"] {
+        let (_, message) = refusal(&good().replace("epsilon = 4", &format!("epsilon = {epsilon}")));
+        assert!(message.contains("line 4"), "{message}");
+    }
+    for delta in ["1", "-1e-6", "nan", "1e-30"] {
+        refusal(&good().replace("delta = 1e-6", &format!("delta = {delta}")));
+    }
+}
+
+#[test]
+fn caps_and_scopes_stay_within_what_contains_them() {
+    let budget = |line: &str| good().replace("delta = 1e-6", &format!("delta = 1e-6\n{line}"));
+    let above = "policy-above-budget";
+    assert_refused(&budget("max_epsilon_per_query = 4.5"), above, &["is 4.5", "use at most 4"]);
+    assert_refused(&budget("delta_per_query = 1e-5"), above, &["use at most 1e-6"]);
+    assert!(load(&budget("max_epsilon_per_query = 4")).is_ok());
+    let scope = |lines: &str| format!("{}\n{lines}", good());
+    assert!(load(&scope("[scopes.\"研究\"]\nepsilon = 2\n[scopes.\"研究/alice\"]\nepsilon = 1")).is_ok());
+    assert_refused(&scope("[scopes.a]\nepsilon = 5"), above, &["scopes.a", "is 5, above the budget of 4"]);
+    assert_refused(&scope("[scopes.a]\nepsilon = 2\n[scopes.\"a/b\"]\nepsilon = 3"), above, &["is 3"]);
+    assert_refused(&scope("[scopes.\"a/b\"]\nepsilon = 1"), "policy-scope-without-parent", &["`a`"]);
+    for name in ["a//b", "/a", "a b", "a/../b", ""] {
+        assert_refused(&scope(&format!("[scopes.\"{name}\"]\nepsilon = 1")), "policy-name", &["is not a name"]);
+    }
+    assert_refused(&good().replace("\"hospital\"", "\"a/b\""), "policy-name", &["`dataset`"]);
+}
+
+#[test]
+fn sq_22_a_column_of_fractions_is_no_privacy_unit() {
+    let unit = "policy-privacy-unit";
+    assert_refused(
+        &good().replace("patient = { type = \"integer\" }", "patient = { type = \"number\" }"),
+        unit,
+        &["tables.visits.privacy_unit", "integer or text"],
+    );
+    assert_refused(&good().replace("column = \"patient\"", "column = \"patiant\""), unit, &["did you mean `patient`?"]);
+    let plain = good().replace("{ column = \"patient\" }", "\"patient\"");
+    assert_refused(&plain, unit, &["write { column = \"patient\" }"]);
+    let row = good().replace("{ column = \"patient\" }", "\"row\"");
+    assert_refused(&row, "policy-no-meaning", &["max_groups_per_unit"]);
+}
+
+#[test]
+fn se_11_odd_bounds_are_refused() {
+    let odd = ["[nan, 1]", "[0, inf]", "[2, 1]", "[-1e308, 1e308]", "[3, 3]", "[0, 5e-324]", "[0, 1e300]"];
+    for r#type in ["integer", "number"] {
+        for bounds in odd {
+            if r#type == "number" && bounds == "[0, 1e300]" {
+                continue; // 2^20 steps like any other range of numbers
+            }
+            let text = with_column(&format!("age = {{ type = \"{type}\", bounds = {bounds} }}"));
+            if r#type == "integer" && bounds == "[0, 5e-324]" {
+                assert!(load(&text).is_ok(), "rounds outwards to [0, 1]");
+                continue;
+            }
+            assert_refused(&text, "policy-bounds", &["age.bounds", "lower < upper", "line 13"]);
+        }
+    }
+    let text = with_column(r#"age = { type = "number", bounds = [0, 1], step = 0 }"#);
+    assert_refused(&text, "policy-number", &["age.step"]);
+    assert!(load(&with_column(r#"age = { type = "number", bounds = [0, 1], step = 1e-17 }"#)).is_err());
+}
+
+#[test]
+fn sq_25_bounds_from_the_data_are_refused() {
+    for bounds in ["\"auto\"", "[\"min\", \"max\"]", "true", "{ from = \"data\" }"] {
+        let text = with_column(&format!("age = {{ type = \"integer\", bounds = {bounds} }}"));
+        assert_refused(&text, "policy-bounds-from-data", &["must not be looked at", "such as [0, 120]", "line 13"]);
+    }
+}
+
+#[test]
+fn settings_stand_only_where_they_mean_something() {
+    for (column, code) in [
+        (r#"x = { type = "text", bounds = [0, 1] }"#, "policy-no-meaning"),
+        (r#"x = { type = "text", step = 1.0 }"#, "policy-no-meaning"),
+        (r#"x = { type = "text", thousands = "," }"#, "policy-no-meaning"),
+        (r#"x = { type = "integer", format = "%Y" }"#, "policy-no-meaning"),
+        (r#"x = { type = "number", decimal = ",", expression = "patient" }"#, "policy-no-meaning"),
+        (r#"x = { type = "integer", expression = "patient", name_in_source = "y" }"#, "policy-no-meaning"),
+        (r#"x = { type = "integer", expression = " " }"#, "policy-empty"),
+        (r#"x = { type = "number", thousands = ".", typical = 3 }"#, "policy-character"),
+        (r#"x = { type = "number", decimal = "1" }"#, "policy-character"),
+        (r#"x = { type = "date", format = "%H:%M" }"#, "policy-format"),
+        (r#"x = { type = "date", format = "%Q" }"#, "policy-format"),
+        (r#"x = { type = "timestamp", format = "%d/%m/%Y" }"#, "policy-format"),
+    ] {
+        assert_refused(&with_column(column), code, &["visits.columns.x"]);
+    }
+    let fine = r#"x = { type = "timestamp", format = "%d/%m/%Y %I:%M %p" }"#;
+    assert!(load(&with_column(fine)).is_ok());
+    let parquet = with_column(r#"x = { type = "date", format = "%Y" }"#).replace(".csv", ".parquet");
+    assert_refused(&parquet, "policy-no-meaning", &["a Parquet file"]);
+}
+
+#[test]
+fn keys_fit_their_column() {
+    assert_refused(&with_column(r#"x = { type = "text", keys = [] }"#), "policy-empty", &["x.keys"]);
+    for (column, part) in [
+        (r#"{ type = "text", keys = ["a", "a"] }"#, "`a` twice"),
+        (r#"{ type = "text", keys = [1] }"#, "in quotes"),
+        (r#"{ type = "integer", keys = ["1"] }"#, "not an integer"),
+        (r#"{ type = "number", keys = [1, 1.0] }"#, "twice"),
+        (r#"{ type = "number", keys = [nan] }"#, "not a number"),
+        (r#"{ type = "date", keys = ["2026-02-30"] }"#, "not a date"),
+        (r#"{ type = "date", keys = ["2026-2-3"] }"#, "not a date"),
+        (r#"{ type = "timestamp", keys = ["2026-02-03"] }"#, "not a timestamp"),
+        (r#"{ type = "integer", keys = { from = 2, to = 1 } }"#, "from <= to"),
+        (r#"{ type = "integer", keys = { from = 1, to = 1000001 } }"#, "1,000,000"),
+        (r#"{ type = "integer", keys = { from = -9223372036854775808, to = 9223372036854775807 } }"#, "1,000,000"),
+        (r#"{ type = "text", keys = { from = 1, to = 2 } }"#, "not a text"),
+    ] {
+        assert_refused(&with_column(&format!("x = {column}")), "policy-keys", &[part]);
+    }
+    for column in [
+        r#"{ type = "integer", keys = { from = 1, to = 1000000 } }"#,
+        r#"{ type = "integer", keys = [9007199254740992, 9007199254740993] }"#,
+        r#"{ type = "timestamp", keys = ["2026-02-03T12:00:00", "2026-02-03T12:00:00.500"] }"#,
+        r#"{ type = "boolean", keys = [true, false] }"#,
+    ] {
+        load(&with_column(&format!("x = {column}"))).unwrap();
+    }
+}
+
+#[test]
+fn sv_08_sources_are_local_files_of_known_kinds() {
+    for source in
+        ["http://169.254.169.254/x.csv", "file:///etc/passwd.csv", "/dev/zero", "a.xlsx", "csv", "a.csv.gz.gz"]
+    {
+        let text = good().replace("visits.csv", source);
+        assert_refused(&text, "policy-source", &["tables.visits.source", "not a local"]);
+    }
+    for source in ["/data/a.CSV", "../a.tsv.zst", "a.b.csv.gz", "数据.parquet"] {
+        load(&good().replace("visits.csv", source)).unwrap();
+    }
+}
+
+#[test]
+fn text_files_are_declared_in_known_words() {
+    let csv = |line: &str| format!("{}\n[tables.visits.csv]\n{line}", good());
+    assert_refused(&csv("encoding = \"utf-9\""), "policy-encoding", &["gb18030"]);
+    assert_refused(&csv("encoding = \"iso-2022-kr\""), "policy-encoding", &["csv.encoding"]);
+    for line in ["delimiter = \"，\"", "delimiter = \"\\n\"", "delimiter = '\"'", "quote = \"a\""] {
+        assert_refused(&csv(line), "policy-character", &["tables.visits.csv"]);
+    }
+    assert_refused(&csv("delimiter = \";;\""), "policy-syntax", &["line"]);
+    load(&csv("encoding = \"GBK\"\ndelimiter = \"|\"\nquote = \"'\"\nnull = [\"\", \"?\"]")).unwrap();
+}
+
+#[test]
+fn the_fingerprint_depends_on_the_meaning_alone() {
+    let policy = load(&good()).unwrap();
+    assert_eq!(policy.fingerprint().len(), 64);
+    let spaced = good().replace("epsilon = 4", "# more\nepsilon   = 4.0");
+    assert_eq!(load(&spaced).unwrap().fingerprint(), policy.fingerprint());
+    assert_eq!(Policy::from_toml(&good(), "/elsewhere").unwrap().fingerprint(), policy.fingerprint());
+    for (from, to) in [
+        ("= 4", "= 5"),
+        ("[\"b\", \"a\"]", "[\"a\", \"b\"]"),
+        ("visits.csv", "visit.csv"),
+        ("_rows_per_group = 3", "_rows_per_group = 4"),
+    ] {
+        assert_ne!(load(&good().replace(from, to)).unwrap().fingerprint(), policy.fingerprint(), "{from}");
+    }
+}
+
+#[test]
+fn the_schema_in_the_documentation_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policy.schema.json");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, json_schema()).unwrap();
+    }
+    let stored = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(stored, json_schema(), "run the tests with UPDATE_DOCS=1");
+    assert!(stored.matches("\"additionalProperties\": false").count() >= 7, "unknown keys pass the schema");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in ".{0,200}", at in 0usize..400, line in "[a-z_]{1,9} = [\"0-9a-z{}\\[\\], =]{0,20}") {
+        let _ = load(&text).map_err(|error| error.to_string());
+        let mut damaged = good();
+        damaged.insert_str(damaged.floor_char_boundary(at), &line);
+        let _ = load(&damaged).map_err(|error| error.to_string());
+    }
+}

@@ -1,0 +1,129 @@
+//! Why a table could not be opened or read.
+
+use std::path::PathBuf;
+
+use datafusion::error::DataFusionError;
+use dither_core::{Audience, Explain};
+
+/// Why a table could not be opened: its file, header or schema, never its rows.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// A URL, or a file of an unknown kind.
+    #[error("{path} is not a local .csv, .tsv or .parquet file")]
+    Kind {
+        /// The path as the policy writes it.
+        path: PathBuf,
+    },
+    /// A folder, a pipe or a device.
+    #[error("{path} is not a regular file")]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file cannot be opened, or its header or schema cannot be read.
+    #[error("{path} cannot be opened")]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// What the system or the file format said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The text file has no header line, or one that is too long to be one.
+    #[error("{path} has no usable header line")]
+    NoHeader {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A declared column that the file does not have.
+    #[error("the column `{column}` is not in {path}")]
+    MissingColumn {
+        /// The name of the column in the file.
+        column: String,
+        /// The column that was probably meant.
+        nearest: Option<String>,
+        /// The path.
+        path: PathBuf,
+    },
+    /// A declared column that the file has several times.
+    #[error("the column `{column}` is in {path} more than once")]
+    RepeatedColumn {
+        /// The name of the column in the file.
+        column: String,
+        /// The path.
+        path: PathBuf,
+    },
+    /// A column whose type in the file cannot be read as the declared one.
+    #[error("the column `{column}` is declared as {declared}, but {path} has it as {found}")]
+    ColumnType {
+        /// The name of the column in the file.
+        column: String,
+        /// The declared type.
+        declared: &'static str,
+        /// The type in the file.
+        found: String,
+        /// The path.
+        path: PathBuf,
+    },
+    /// The query engine refused the table.
+    #[error("the table cannot be planned")]
+    Engine {
+        /// What the engine said.
+        #[from]
+        source: DataFusionError,
+    },
+}
+
+impl Explain for SourceError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Kind { .. } => "source-kind",
+            Self::NotAFile { .. } => "source-not-a-file",
+            Self::Open { .. } => "source-unreadable",
+            Self::NoHeader { .. } => "source-header",
+            Self::MissingColumn { .. } => "source-missing-column",
+            Self::RepeatedColumn { .. } => "source-repeated-column",
+            Self::ColumnType { .. } => "source-column-type",
+            Self::Engine { .. } => "source-engine",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Kind { .. } | Self::NotAFile { .. } => {
+                Some("set `source` to a file that ends in .csv, .tsv (also .gz, .zst) or .parquet".into())
+            }
+            Self::Open { .. } => Some("check that the file exists, may be read, and is complete".into()),
+            Self::NoHeader { .. } => {
+                Some("the first line must name the columns; check `encoding` and `delimiter`".into())
+            }
+            Self::MissingColumn { nearest: Some(nearest), .. } => Some(format!("set `name_in_source` to `{nearest}`?")),
+            Self::MissingColumn { .. } => {
+                Some("remove the column or set its `name_in_source`; check `encoding` and `delimiter`".into())
+            }
+            Self::RepeatedColumn { .. } => Some("give the columns of the file different names".into()),
+            Self::ColumnType { .. } => Some("change `type` to one that the column can be read as".into()),
+            Self::Engine { .. } => None,
+        }
+    }
+
+    /// Files belong to the steward; the analyst sees none of this.
+    fn audience(&self) -> Audience {
+        Audience::Operator
+    }
+}
+
+/// A file broke off or failed while its rows were read. The text is the same whatever happened.
+#[derive(Debug, thiserror::Error)]
+#[error("the source could not be read to its end")]
+pub struct ReadError {
+    /// What happened, for the operator.
+    #[source]
+    pub source: std::io::Error,
+}
+
+impl From<ReadError> for DataFusionError {
+    fn from(error: ReadError) -> Self {
+        Self::External(Box::new(error))
+    }
+}

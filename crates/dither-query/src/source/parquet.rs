@@ -1,0 +1,124 @@
+//! A Parquet file as a table of the query engine: its own scan under a total cast to the declared types.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Column, ScalarValue};
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit, try_cast, when};
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::{SourceError, arrow_type, file, find, name_in_source, physical};
+use crate::policy::{ColumnType, TablePolicy};
+
+/// Opens a Parquet file and finds the declared columns in its schema.
+pub(super) fn open(table: &TablePolicy, path: PathBuf) -> Result<Arc<dyn TableProvider>, SourceError> {
+    let found = file_schema(&path)?;
+    let names: Vec<String> = found.fields().iter().map(|field| field.name().clone()).collect();
+    let mut columns = Vec::new();
+    for (name, column) in physical(table) {
+        let field = found.field(find(&names, name_in_source(name, column), &path)?);
+        let wrong = || SourceError::ColumnType {
+            column: field.name().clone(),
+            declared: column.r#type.name(),
+            found: field.data_type().to_string(),
+            path: path.clone(),
+        };
+        let value = Expr::Column(Column::new_unqualified(field.name()));
+        columns.push(read_as(value, field.data_type(), column.r#type)?.ok_or_else(wrong)?.alias(name));
+    }
+    let scan = LogicalPlanBuilder::scan("source", provider_as_source(listing(&path, found)?), None)?;
+    let plan = scan.project(columns)?.build()?;
+    Ok(Arc::new(ViewTable::new(plan, None)))
+}
+
+/// The schema in the footer of a Parquet file.
+pub(super) fn file_schema(path: &Path) -> Result<SchemaRef, SourceError> {
+    let footer = ParquetRecordBatchReaderBuilder::try_new(file::open(path)?);
+    let footer = footer.map_err(|source| SourceError::Open { path: path.to_owned(), source: source.into() })?;
+    Ok(Arc::clone(footer.schema()))
+}
+
+/// The engine's own scan of one file, without reading statistics of its values.
+fn listing(path: &Path, schema: SchemaRef) -> Result<Arc<dyn TableProvider>, SourceError> {
+    let failed = |source: std::io::Error| SourceError::Open { path: path.to_owned(), source: source.into() };
+    let absolute = std::fs::canonicalize(path).map_err(failed)?;
+    let url = ListingTableUrl::parse(file_url(&absolute))?;
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension("");
+    let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(all_nullable(&schema));
+    Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+/// A path as a URL. A plain path would be searched for wildcards.
+fn file_url(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let escape = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let path: String = path.to_string_lossy().bytes().map(escape).collect();
+    format!("file://{path}")
+}
+
+/// A file does not get to promise that values are present: nullability is declared by us, the same for all files.
+fn all_nullable(schema: &Schema) -> SchemaRef {
+    Arc::new(Schema::new(schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>()))
+}
+
+/// The value of a column as its declared type, NULL where it has none; `None` where the types do not fit.
+fn read_as(value: Expr, found: &DataType, declared: ColumnType) -> Result<Option<Expr>, SourceError> {
+    let whole = found.is_integer();
+    let fractional = found.is_floating() || found.is_decimal();
+    let textual = is_text(found);
+    let timed = matches!(found, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
+    let cast = || try_cast(value.clone(), arrow_type(declared));
+    Ok(match declared {
+        ColumnType::Integer if whole => Some(cast()),
+        ColumnType::Integer if fractional => Some(whole_part(value)?),
+        ColumnType::Number if whole => Some(cast()),
+        ColumnType::Number if fractional => Some(finite_or_infinite(value)?),
+        ColumnType::Text if textual || whole => Some(cast()),
+        ColumnType::Boolean if *found == DataType::Boolean => Some(cast()),
+        ColumnType::Date | ColumnType::Timestamp if timed => Some(cast()),
+        _ => None,
+    })
+}
+
+/// The declared type that a column of this type reads as without loss; `None` where there is none.
+pub(super) fn natural(found: &DataType) -> Option<ColumnType> {
+    Some(match found {
+        DataType::Boolean => ColumnType::Boolean,
+        DataType::Date32 | DataType::Date64 => ColumnType::Date,
+        DataType::Timestamp(..) => ColumnType::Timestamp,
+        found if found.is_integer() => ColumnType::Integer,
+        found if found.is_floating() || found.is_decimal() => ColumnType::Number,
+        found if is_text(found) => ColumnType::Text,
+        _ => return None,
+    })
+}
+
+fn is_text(found: &DataType) -> bool {
+    match found {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
+    }
+}
+
+/// A number that is not NaN, with -0 as 0.
+///
+/// The comparisons exclude NaN both under IEEE 754 and under the total order in which NaN is the largest.
+fn finite_or_infinite(value: Expr) -> Result<Expr, SourceError> {
+    let number = try_cast(value, DataType::Float64);
+    let in_range = number.clone().gt_eq(lit(f64::NEG_INFINITY)).and(number.clone().lt_eq(lit(f64::INFINITY)));
+    Ok(when(in_range, number + lit(0.0)).otherwise(lit(ScalarValue::Float64(None)))?)
+}
+
+/// A number without a fraction, as an integer; one with a fraction is NULL, as it is in text.
+fn whole_part(value: Expr) -> Result<Expr, SourceError> {
+    let integer = try_cast(value.clone(), DataType::Int64);
+    let back = try_cast(integer.clone(), DataType::Float64);
+    let same = back.eq(try_cast(value, DataType::Float64) + lit(0.0));
+    Ok(when(same, integer).otherwise(lit(ScalarValue::Int64(None)))?)
+}
