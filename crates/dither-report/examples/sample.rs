@@ -115,22 +115,6 @@ fn cross() -> Answer {
     answer(&["age", "year"], &["n"], rows.collect())
 }
 
-fn section(
-    id: &str,
-    title: String,
-    sql: &str,
-    share: Share,
-    plot: Option<Plot>,
-    released: Answer,
-    steps: &[Step],
-    totals: &Sections,
-    language: Language,
-) -> Result<Section, StepError> {
-    let (answer, postprocessing) = apply(steps, released, totals, language)?;
-    let question = sql.to_owned();
-    Ok(Section { id: id.into(), title, note: String::new(), question, answer, share, postprocessing, plot })
-}
-
 fn document(language: Language) -> Result<Document, StepError> {
     let say = |en, zh| say(language, en, zh);
     let total = answer(&[], &["n"], vec![(vec![], vec![around(3254.0, 24.0)])]);
@@ -150,8 +134,10 @@ fn document(language: Language) -> Result<Document, StepError> {
     });
     let mut small = laplace(0.05, "n");
     small.threshold = Some(83.0);
-    let section = |id, title, sql, share, plot, answer, steps: &[Step]| {
-        section(id, title, sql, share, plot, answer, steps, &totals, language)
+    let section = |id: &str, title, sql: &str, share, plot, released, steps: &[Step]| {
+        let (answer, postprocessing) = apply(steps, released, &totals, language)?;
+        let question = sql.to_owned();
+        Ok(Section { id: id.into(), title, note: String::new(), question, answer, share, postprocessing, plot })
     };
     let points = Plot::Points { key: None, value: Some("days".into()) };
     let table = Plot::Table { rows: "age".into(), columns: "year".into(), value: None };

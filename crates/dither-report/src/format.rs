@@ -142,11 +142,14 @@ pub mod tests {
     use super::*;
     use dither_core::{Column, Key, Role};
 
-    /// An answer from text keys and (value, half-width) pairs.
-    pub fn answer(keys: &[&str], values: &[&str], rows: &[(&[&str], &[(f64, f64)])]) -> Answer {
+    /// Text keys, and (value, half-width) pairs.
+    pub type TestRow<'a> = (&'a [&'a str], &'a [(f64, f64)]);
+
+    /// An answer from test rows.
+    pub fn answer(keys: &[&str], values: &[&str], rows: &[TestRow]) -> Answer {
         let column = |role| move |name: &&str| Column { name: (*name).into(), role };
         let columns = keys.iter().map(column(Role::Key)).chain(values.iter().map(column(Role::Value))).collect();
-        let row = |(keys, values): &(&[&str], &[(f64, f64)])| {
+        let row = |(keys, values): &TestRow| {
             let key = |key: &&str| Cell::Key(Key::Text((*key).into()));
             let value = |(value, half): &(f64, f64)| Cell::Value(Estimate::new(*value, value - half, value + half));
             keys.iter().map(key).chain(values.iter().map(value)).collect()

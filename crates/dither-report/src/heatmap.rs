@@ -58,7 +58,10 @@ pub(crate) fn figure(plot: &Plot, section: &Section, words: &Words) -> Markup {
                 @if !title.is_empty() { h3 { bdi { (title) } } }
                 (grid(answer, value, &rows, &x, &y, (low, high), words))
                 (legend(answer, value, (low, high), decimals, words))
-                figcaption { b { bdi { (name) } } ". " (words.grid_note) }
+                @if rows.len() < x.count * y.count {
+                    p.muted { span.void-key {} (words.not_released) }
+                }
+                figcaption { b { bdi { (name) } } (words.stop) (words.grid_note) }
             }
         }
     }

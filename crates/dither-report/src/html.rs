@@ -230,18 +230,18 @@ fn provenance(section: &Section, language: Language) -> Markup {
             dt { (words.share) }
             dd {
                 (loss(Loss { epsilon: share.epsilon, delta: share.delta }))
-                " (" (significant(share.percent, 3)) " %)"
+                " (" (significant(share.percent, 3)) "%)"
             }
             @for noise in &share.noise {
                 dt { (words.mechanism) " " bdi { (visible(&noise.column)) } }
                 dd {
-                    (language.noise(noise.kind)) ", "
+                    (language.noise(noise.kind)) (words.comma)
                     @match noise.scale {
                         Some(scale) => (Language::scale(noise.kind, scale)),
                         None => (words.ratio),
                     }
                     @if let Some(error) = noise.expected_error {
-                        "; " (words.expected_error) " ± " (significant(error, 2))
+                        (words.semicolon) (words.expected_error.to_lowercase()) " ± " (significant(error, 2))
                     }
                 }
             }

@@ -165,6 +165,7 @@ pub(crate) struct Words {
     pub reading: &'static str,
     pub reading_text: &'static str,
     pub rows: &'static str,
+    pub see_csv: &'static str,
     pub bounds: &'static str,
     pub column: &'static str,
     pub range: &'static str,
@@ -186,6 +187,9 @@ pub(crate) struct Words {
     pub date: &'static str,
     pub signature: &'static str,
     pub colon: &'static str,
+    pub comma: &'static str,
+    pub stop: &'static str,
+    pub semicolon: &'static str,
 }
 
 const EN: Words = Words {
@@ -212,12 +216,12 @@ const EN: Words = Words {
     threshold: "shown only from this noisy number of units",
     postprocessing: "Post-processing",
     free: "free",
-    interval: "95 % interval",
+    interval: "95% interval",
     no_rows: "No group was released. Groups may exist that are too small to be shown.",
     missing: "— means that there is no number.",
-    error_bars: "Lines show the 95 % interval of the noise.",
-    grid_note: "Lighter and darker cells differ; whether they differ by more than noise is shown below the scale.",
-    typical_error: "typical 95 % interval",
+    error_bars: "Lines show the 95% interval of the noise.",
+    grid_note: "Compare differences of colour with the interval below the scale: smaller ones may be noise.",
+    typical_error: "typical 95% interval",
     not_released: "not released",
     reading: "How to read this report",
     reading_text: "Every number was changed by random noise before anybody saw it, so that nobody can tell whether one \
@@ -225,6 +229,7 @@ const EN: Words = Words {
         alone, not sampling or errors of measurement. Numbers from different questions need not agree unless it is \
         said. Post-processing reads released numbers only and so costs no privacy (Dwork and Roth 2014, Prop. 2.1).",
     rows: "rows",
+    see_csv: "All rows are in the CSV file.",
     bounds: "Bounds that are enforced",
     column: "Column",
     range: "Range",
@@ -247,6 +252,9 @@ const EN: Words = Words {
     date: "Date",
     signature: "Signature",
     colon: ": ",
+    comma: ", ",
+    stop: ". ",
+    semicolon: "; ",
 };
 
 const ZH: Words = Words {
@@ -272,12 +280,12 @@ const ZH: Words = Words {
     public_keys: "公开分组：全部列出，包括空组",
     threshold: "仅列出加噪单位数不低于此值的分组",
     postprocessing: "后处理",
-    free: "免费",
+    free: "不消耗预算",
     interval: "95% 置信区间",
     no_rows: "没有可发布的分组。可能存在规模过小、无法公布的分组。",
     missing: "“—”表示没有数值。",
     error_bars: "线段表示噪声的 95% 置信区间。",
-    grid_note: "颜色深浅表示数值大小；差异是否超过噪声，可对照色标下方的区间。",
+    grid_note: "请将颜色差异与色标下方的区间对照：小于该区间的差异可能只是噪声。",
     typical_error: "典型的 95% 置信区间",
     not_released: "未发布",
     reading: "如何阅读本报告",
@@ -285,6 +293,7 @@ const ZH: Words = Words {
         截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差。除非另有说明，不同查询的结果不一定相互吻合。\
         后处理只使用已发布的数值，不消耗隐私预算（Dwork 与 Roth，2014，命题 2.1）。",
     rows: "行",
+    see_csv: "全部数据见 CSV 文件。",
     bounds: "强制执行的贡献上限",
     column: "列",
     range: "取值范围",
@@ -306,4 +315,7 @@ const ZH: Words = Words {
     date: "日期",
     signature: "签名",
     colon: "：",
+    comma: "，",
+    stop: "：",
+    semicolon: "；",
 };

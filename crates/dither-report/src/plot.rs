@@ -73,7 +73,7 @@ pub(crate) fn figure(plot: &Plot, section: &Section, words: &Words) -> Markup {
     html! {
         figure {
             @if marks.len() > LANES { (columns::draw(&marks, style)) } @else { (lanes::draw(&marks, style)) }
-            figcaption { b { bdi { (name) } } ". " (words.error_bars) }
+            figcaption { b { bdi { (name) } } (words.stop) (words.error_bars) }
         }
     }
 }
@@ -141,10 +141,12 @@ pub(crate) fn budget_bar(earlier: f64, questions: &[(String, f64)], left: f64, w
 /// A share of the report as a small bar with its number.
 pub(crate) fn share_bar(share: f64) -> Markup {
     html! {
-        svg.share-bar width="100%" height="8" aria-hidden="true" {
-            rect.frame width="100%" height="8" rx="2" {}
-            rect.now width=(percent(share.clamp(0.0, 100.0))) height="8" rx="2" {}
+        div {
+            svg width="100%" height="8" aria-hidden="true" {
+                rect.frame width="100%" height="8" rx="2" {}
+                rect.now width=(percent(share.clamp(0.0, 100.0))) height="8" rx="2" {}
+            }
+            span { (crate::format::significant(share, 3)) "%" }
         }
-        span { (crate::format::significant(share, 3)) " %" }
     }
 }

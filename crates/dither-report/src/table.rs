@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::format::{Decimals, MISSING, estimates, visible};
 
-/// A table of an answer: keys, and for each value the number, its error and its 95 % interval.
+/// A table of an answer: keys, and for each value the number, its error and its 95% interval.
 ///
 /// Digits follow the width of the interval. Wide characters are counted as two columns. Control characters of
 /// keys are escaped, so that a key cannot reach the terminal.
@@ -20,7 +20,7 @@ use crate::format::{Decimals, MISSING, estimates, visible};
 ///     rows: vec![vec![Cell::Key(Key::Text("急诊".into())), Cell::Value(Estimate::new(12.0, 8.0, 16.0))]],
 /// };
 /// assert_eq!(dither_report::table::render(&answer), "\
-/// ward   n       95 %
+/// ward   n       95%
 /// ────  ──  ───  ───────
 /// 急诊  12  ± 4  [8, 16]
 /// ");
@@ -88,7 +88,7 @@ fn value_columns(answer: &Answer, index: usize) -> Vec<Vec<Text>> {
     let decimals = Decimals::of_column(answer, index);
     let head = answer.columns.get(index).map_or(String::new(), |column| visible(&column.name));
     let (mut numbers, mut errors, mut intervals) =
-        (vec![right(head)], vec![left(String::new())], vec![left("95 %".into())]);
+        (vec![right(head)], vec![left(String::new())], vec![left("95%".into())]);
     let ends =
         |side: fn(&Estimate) -> Option<f64>| estimates(answer, index).map(|e| decimals.number(side(&e))).collect();
     let (lows, highs): (Vec<String>, Vec<String>) = (ends(|e| e.low), ends(|e| e.high));
@@ -117,7 +117,7 @@ mod tests {
             &[(&["北京协和医院"], &[(1204.0, 12.0), (6.1234, 0.21)]), (&["Łódź"], &[(-3.0, 12.0), (7.0, 0.5)])],
         );
         let lines = [
-            "hospital         n        95 %          days          95 %",
+            "hospital         n        95%           days          95%",
             "────────────  ────  ────  ────────────  ────  ──────  ────────────",
             "北京协和医院  1204  ± 12  [1192, 1216]  6.12  ± 0.21  [5.91, 6.33]",
             "Łódź            -3  ± 12  [ -15,    9]  7.00  ± 0.50  [6.50, 7.50]",
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn no_rows_and_no_numbers_are_shown_as_such() {
         let mut answer = answer(&["k"], &["n"], &[]);
-        assert_eq!(render(&answer), "k  n    95 %\n─  ─    ────\n");
+        assert_eq!(render(&answer), "k  n    95%\n─  ─    ───\n");
         let missing = dither_core::Estimate { value: None, low: None, high: None };
         answer.rows.push(vec![Cell::Key(Key::Null), Cell::Value(missing)]);
         assert!(render(&answer).ends_with("NULL  —\n"));

@@ -8,23 +8,27 @@ use crate::format::{Decimals, MISSING, pretty, visible};
 use crate::language::Words;
 use crate::plot::value_column;
 
-/// More rows than this scroll on a screen; on paper all are printed.
+/// More rows than this scroll on a screen.
 const TALL: usize = 40;
+
+/// More rows than this, some three sheets, are not printed.
+const HUGE: usize = 120;
 
 /// All numbers of an answer with their error and interval.
 pub(super) fn table(section: &Section, words: &Words) -> Markup {
     let answer = &section.answer;
     let decimals: Vec<Decimals> = (0..answer.columns.len()).map(|index| Decimals::of_column(answer, index)).collect();
     let missing = answer.rows.iter().flatten().any(|cell| matches!(cell, Cell::Value(e) if e.value.is_none()));
-    let class = if answer.rows.len() > TALL { "scroll tall" } else { "scroll" };
+    let (tall, huge) = (answer.rows.len() > TALL, answer.rows.len() > HUGE);
     html! {
-        div class=(class) tabindex="0" role="region" aria-label=(visible(&section.title)) {
+        div.scroll.tall[tall].huge[huge] tabindex="0" role="region" aria-label=(visible(&section.title)) {
             table {
                 thead { tr {
                     @for column in &answer.columns { @match column.role {
                         Role::Key => { th scope="col" { bdi { (visible(&column.name)) } } },
                         Role::Value => {
-                            th.num scope="col" colspan="2" { bdi { (visible(&column.name)) } }
+                            th.num scope="col" { bdi { (visible(&column.name)) } }
+                            td {}
                             th.interval scope="col" { (words.interval) }
                         },
                     } }
@@ -34,7 +38,12 @@ pub(super) fn table(section: &Section, words: &Words) -> Markup {
                 } } }
             }
         }
-        @if answer.rows.len() > TALL { p.muted { (answer.rows.len()) " " (words.rows) } }
+        @if tall {
+            p.muted {
+                (pretty(&answer.rows.len().to_string())) " " (words.rows)
+                @if huge { span.on-paper { (words.stop) (words.see_csv) } }
+            }
+        }
         @if missing { p.muted { (words.missing) } }
     }
 }

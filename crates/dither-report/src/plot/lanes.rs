@@ -36,7 +36,7 @@ pub(super) fn draw(marks: &[Mark], style: Style) -> Markup {
             span.label {}
             svg.axis width="100%" height="18" aria-hidden="true" {
                 @for (index, tick) in scale.ticks.iter().enumerate() {
-                    text x=(x(*tick)) y="13" class=(anchor(index, scale.ticks.len())) { (Scale::text(*tick)) }
+                    text x=(x(*tick)) y="13" class=(anchor(index, &scale.ticks)) { (Scale::text(*tick)) }
                 }
             }
         }
@@ -58,11 +58,13 @@ fn error_bar(mark: &Mark, x: &impl Fn(f64) -> String) -> Markup {
     }
 }
 
-/// The first and last label of an axis lean inwards.
-fn anchor(index: usize, count: usize) -> &'static str {
+/// The first and last label of an axis lean inwards. Between them, long labels make room on a phone.
+fn anchor(index: usize, ticks: &[f64]) -> &'static str {
+    let letters: usize = ticks.iter().map(|tick| Scale::text(*tick).len()).sum();
     match index {
         0 => "start",
-        _ if index + 1 == count => "end",
+        _ if index + 1 == ticks.len() => "end",
+        _ if letters > 18 => "middle minor",
         _ => "middle",
     }
 }

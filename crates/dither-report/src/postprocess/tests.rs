@@ -1,5 +1,5 @@
 use super::*;
-use crate::format::tests::answer;
+use crate::format::tests::{TestRow, answer};
 use dither_core::Key;
 use proptest::prelude::*;
 
@@ -73,7 +73,7 @@ fn counts_stay_whole_and_sum_to_the_released_total() {
 #[test]
 fn each_group_sums_to_its_own_total() {
     let keys = ["h", "k"];
-    let rows: [(&[&str], &[(f64, f64)]); 4] = [
+    let rows: [TestRow; 4] = [
         (&["1", "a"], &[(1.5, 1.0)]),
         (&["2", "a"], &[(5.0, 1.0)]),
         (&["1", "b"], &[(2.5, 2.0)]),
@@ -172,7 +172,7 @@ fn smoothing_averages_released_neighbours_only() {
 
 #[test]
 fn layers_of_other_keys_do_not_mix() {
-    let rows: [(&[&str], &[(f64, f64)]); 2] = [(&["a", "a", "1"], &[(0.0, 1.0)]), (&["a", "a", "2"], &[(9.0, 1.0)])];
+    let rows: [TestRow; 2] = [(&["a", "a", "1"], &[(0.0, 1.0)]), (&["a", "a", "2"], &[(9.0, 1.0)])];
     let grid = answer(&["x", "y", "year"], &["n"], &rows);
     assert_eq!(run(&[smooth(2.0)], grid.clone()), grid);
 }
