@@ -94,7 +94,7 @@ fn series() -> Answer {
     answer(&["day"], &["visits"], (0..300).map(row).collect())
 }
 
-fn grid(width: usize, height: usize) -> Answer {
+fn grid(width: usize, height: usize, gaps: bool) -> Answer {
     let row = |index: usize| {
         let (x, y) = (index % width, index / width);
         let hill = |cx: f64, cy: f64, size: f64| {
@@ -103,7 +103,7 @@ fn grid(width: usize, height: usize) -> Answer {
         let value = 220.0 * hill(0.3, 0.6, 90.0) + 140.0 * hill(0.7, 0.35, 40.0) + 25.0 * wobble(index);
         (vec![Key::Integer(x as i64), Key::Integer(y as i64)], vec![around(value.round(), 30.0)])
     };
-    let cells = (0..width * height).filter(|index| index % 97 != 5);
+    let cells = (0..width * height).filter(|index| !gaps || index % 23 != 5);
     answer(&["column", "row"], &["trips"], cells.map(row).collect())
 }
 
@@ -132,8 +132,7 @@ fn document(language: Language) -> Result<Document, StepError> {
         scale: None,
         expected_error: Some(0.3),
     });
-    let mut small = laplace(0.05, "n");
-    small.threshold = Some(83.0);
+    let small = Share { threshold: Some(83.0), ..laplace(0.05, "n") };
     let section = |id: &str, title, sql: &str, share, plot, released, steps: &[Step]| {
         let (answer, postprocessing) = apply(steps, released, &totals, language)?;
         let question = sql.to_owned();
@@ -193,16 +192,16 @@ fn document(language: Language) -> Result<Document, StepError> {
             "SELECT column, row, COUNT(*) AS trips FROM trips GROUP BY column, row",
             share(0.25, "trips", NoiseKind::Gaussian, Some(15.3), 12.2),
             heat(),
-            grid(45, 56),
+            grid(45, 56, false),
             &[smooth],
         )?,
         section(
             "district",
             say("A small grid, as released", "小网格（未平滑）"),
             "SELECT column, row, COUNT(*) AS trips FROM trips WHERE zone = 3 GROUP BY column, row",
-            share(0.1, "trips", NoiseKind::Gaussian, Some(15.3), 12.2),
+            Share { threshold: Some(83.0), ..share(0.1, "trips", NoiseKind::Gaussian, Some(15.3), 12.2) },
             heat(),
-            grid(9, 7),
+            grid(9, 7, true),
             &[],
         )?,
         section(

@@ -5,7 +5,7 @@
 
 mod data;
 
-use dither_core::Receipt;
+use dither_core::{Receipt, Role};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::document::{BudgetLine, Document, Loss, PrivacyStatement, Section, Share};
@@ -245,11 +245,13 @@ fn provenance(section: &Section, language: Language) -> Markup {
                     }
                 }
             }
-            dt { (words.keys) }
-            dd { @match share.threshold {
-                Some(threshold) => { (words.threshold) (words.colon) (significant(threshold, 4)) },
-                None => (words.public_keys),
-            } }
+            @if section.answer.columns.iter().any(|column| column.role == Role::Key) {
+                dt { (words.keys) }
+                dd { @match share.threshold {
+                    Some(threshold) => { (words.threshold) (words.colon) (significant(threshold, 4)) },
+                    None => (words.public_keys),
+                } }
+            }
             dt { "SQL" }
             dd { pre { code { (visible_lines(&section.question)) } } }
         }
