@@ -1,0 +1,217 @@
+//! Everything that CI runs, cheapest first. All steps share one profile, so that the engine is built once.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::{command, tidy};
+
+/// A step: its name, and what it does. The text it returns stands in the summary.
+type Step = (&'static str, fn() -> anyhow::Result<String>);
+
+const STEPS: &[Step] =
+    &[("format", format), ("tidy", tidy), ("clippy", clippy), ("docs", docs), ("tests", tests), ("examples", examples)];
+
+/// Runs all steps; the first that fails ends it.
+pub fn run() -> anyhow::Result<()> {
+    let mut done = Vec::new();
+    for (name, step) in STEPS {
+        println!("── {name}");
+        let start = Instant::now();
+        let result = step();
+        let time = seconds(start.elapsed());
+        match result {
+            Ok(remark) => {
+                println!("── {name} took {time}");
+                done.push(format!("{name:9} {time:>9}  {remark}"));
+            }
+            Err(error) => {
+                println!("── {name} failed after {time}");
+                return Err(error.context(*name));
+            }
+        }
+    }
+    println!("── summary\n{}", done.join("\n"));
+    Ok(())
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn format() -> anyhow::Result<String> {
+    lint("fmt", &["fmt", "--all", "--check"])
+}
+
+fn tidy() -> anyhow::Result<String> {
+    tidy::run()?;
+    Ok(String::new())
+}
+
+fn clippy() -> anyhow::Result<String> {
+    lint("clippy", &["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"])
+}
+
+/// Runs a tool that a minimal toolchain lacks. Without it the step says so instead of failing.
+fn lint(tool: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut probe = command::cargo(&[tool, "--version"]);
+    probe.stdout(Stdio::null()).stderr(Stdio::null());
+    if command::succeed(probe).is_err() {
+        let remark = format!("SKIPPED: cargo {tool} is not installed (rustup component add rustfmt clippy)");
+        println!("{remark}");
+        return Ok(remark);
+    }
+    command::succeed(quiet(command::cargo(arguments)))?;
+    Ok(String::new())
+}
+
+fn docs() -> anyhow::Result<String> {
+    let mut cargo = quiet(command::cargo(&["doc", "--workspace", "--lib", "--no-deps", "--release"]));
+    cargo.env("RUSTDOCFLAGS", "--deny warnings");
+    command::succeed(cargo)?;
+    Ok(String::new())
+}
+
+/// Runs all tests, shows every line as it comes, and adds up the results.
+fn tests() -> anyhow::Result<String> {
+    let mut cargo = quiet(command::cargo(&["test", "--workspace", "--release", "--no-fail-fast"]));
+    let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
+    let lines = child.stdout.take().map(BufReader::new).context("cargo test has no output")?;
+    let mut sum = Count::default();
+    let mut failures = Vec::new();
+    for line in lines.split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        sum.add(&line);
+        if line.starts_with("test ") && line.ends_with(" ... FAILED") {
+            failures.push(line);
+        }
+    }
+    std::io::stdout().flush()?;
+    let status = child.wait()?;
+    failures.iter().for_each(|line| println!("{line}"));
+    let remark = format!("{} passed, {} failed, {} ignored", sum.passed, sum.failed, sum.ignored);
+    println!("tests: {remark}");
+    ensure!(status.success(), "cargo test ended with {status}: {remark}");
+    ensure!(sum.failed == 0 && sum.passed > 0, "{remark}");
+    Ok(remark)
+}
+
+/// What `test result:` lines add up to.
+#[derive(Debug, Default, PartialEq)]
+struct Count {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
+}
+
+impl Count {
+    fn add(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        let parts = rest.split([';', '.']).map(str::trim);
+        for (number, word) in parts.filter_map(|part| part.split_once(' ')) {
+            let Ok(number) = number.parse::<usize>() else { continue };
+            match word {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Publishes the report of every example with a fresh ledger, in a folder that goes away.
+fn examples() -> anyhow::Result<String> {
+    // All targets, so that features are those of the tests and nothing is built twice.
+    command::succeed(quiet(command::cargo(&["build", "--workspace", "--all-targets", "--release"])))?;
+    let metadata = command::metadata()?;
+    let target = metadata["target_directory"].as_str().context("cargo names no target directory")?;
+    let dither = Path::new(target).join("release").join("dither");
+    let reports = reports(&command::root().join("examples"))?;
+    ensure!(!reports.is_empty(), "there are no examples");
+    let scratch = Scratch::new()?;
+    for report in &reports {
+        let folder = report.parent().context("a report lies in a folder")?;
+        let name = folder.file_name().unwrap_or_default();
+        let copy = scratch.0.join(name);
+        copy_files(folder, &copy)?;
+        let start = Instant::now();
+        let mut command = Command::new(&dither);
+        command.arg("report").arg(copy.join("report.toml")).arg("--out").arg(copy.join("out"));
+        let output = command::output(command)?;
+        let name = name.to_string_lossy();
+        if !output.status.success() {
+            bail!("the example {name} ended with {}:\n{}", output.status, String::from_utf8_lossy(&output.stdout));
+        }
+        ensure!(fs::read_dir(copy.join("out"))?.next().is_some(), "the example {name} published nothing");
+        println!("{name}: {}", seconds(start.elapsed()));
+    }
+    Ok(format!("{} reports", reports.len()))
+}
+
+fn reports(examples: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut reports = Vec::new();
+    for entry in fs::read_dir(examples)? {
+        let report = entry?.path().join("report.toml");
+        if report.is_file() {
+            reports.push(report);
+        }
+    }
+    reports.sort();
+    Ok(reports)
+}
+
+/// Copies the files of a folder, but no ledger that somebody left there.
+fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if entry.file_type()?.is_file() && !name.to_string_lossy().contains(".db") {
+            fs::copy(entry.path(), to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("dither-examples-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn quiet(mut command: Command) -> Command {
+    println!("{}", command::shown(&command));
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_add_up() {
+        let mut count = Count::default();
+        count.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s");
+        count.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s");
+        count.add("test a_result_of_5_passed ... ok");
+        assert_eq!(count, Count { passed: 15, failed: 2, ignored: 1 });
+    }
+}
