@@ -57,7 +57,8 @@ impl Ledger {
     ) -> Result<Release<T>, LedgerError> {
         let (value, receipt) = hazmat::open(sealed);
         let bytes = serde_json::to_string(&value)?;
-        drop(value);
+        // What cannot be read back is refused now rather than stored for ever.
+        serde_json::from_str::<T>(&bytes)?;
         at_most("answer", bytes.len(), MAX_ANSWER)?;
         self.store.guard(self.store_answer(request, receipt, bytes)).await?.decode()
     }

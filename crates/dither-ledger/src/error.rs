@@ -145,6 +145,9 @@ pub enum LedgerError {
     /// The target of an export cannot be written. The ledger is not affected.
     #[error("the export cannot be written")]
     Export(#[source] std::io::Error),
+    /// The storage engine would report commits before they are on the disk.
+    #[error("the storage engine does not promise durable commits")]
+    NotDurable,
     /// An earlier failure left the state of the disk unknown; this handle refuses everything from then on.
     #[error("the ledger stopped after a storage failure")]
     Poisoned,
@@ -188,6 +191,7 @@ impl Explain for LedgerError {
             Self::Storage(_) => "ledger-storage",
             Self::File { .. } => "ledger-file",
             Self::Export(_) => "export-failed",
+            Self::NotDurable => "ledger-not-durable",
             Self::Poisoned => "ledger-stopped",
             Self::LostUpdate { .. } => "ledger-lost-update",
             Self::Json(_) => "ledger-json",
@@ -225,7 +229,9 @@ impl Explain for LedgerError {
             Self::DiskFull(_) => "free space on the disk of the ledger, then open it again".into(),
             Self::ReadOnly(_) => "make the file and its folder writable for this user".into(),
             Self::Busy(_) => "ask again; if it lasts, look for a process that holds the ledger".into(),
-            Self::Storage(_) | Self::File { .. } => "check the disk, then open the ledger again".into(),
+            Self::NotDurable | Self::Storage(_) | Self::File { .. } => {
+                "check the disk, then open the ledger again".into()
+            }
             Self::Export(_) => "make room at the target and export again".into(),
             Self::Poisoned => "check the disk, then restart; unanswered charges stand and are not charged twice".into(),
             Self::RequestConflict { .. }
@@ -275,6 +281,7 @@ impl LedgerError {
             Self::DiskFull(_)
                 | Self::Malformed(_)
                 | Self::Storage(_)
+                | Self::NotDurable
                 | Self::LostUpdate { .. }
                 | Self::Damaged { .. }
                 | Self::RolledBack { .. }

@@ -4,10 +4,16 @@
 #[cfg(not(test))]
 pub(crate) fn hit(_name: &str) {}
 
-/// Dies like `kill -9` if the environment asks for it at this place.
+/// Dies on the spot if the environment asks for it here: `name passes`, where `passes` hits are let through.
 #[cfg(test)]
 pub(crate) fn hit(name: &str) {
-    if std::env::var("DITHER_TEST_FAILPOINT").is_ok_and(|wanted| wanted == name) {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static HITS: AtomicUsize = AtomicUsize::new(0);
+    let Ok(wanted) = std::env::var("DITHER_TEST_FAILPOINT") else { return };
+    if let Some((place, passes)) = wanted.split_once(' ')
+        && place == name
+        && passes == HITS.fetch_add(1, Ordering::SeqCst).to_string()
+    {
         std::process::abort();
     }
 }

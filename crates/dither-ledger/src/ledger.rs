@@ -82,6 +82,14 @@ impl Ledger {
         Ok(Self { store: Arc::new(Store::open(path.as_ref(), false).await?) })
     }
 
+    /// Closes the file for this handle and all its clones, and waits until that is done.
+    ///
+    /// Not needed for durability. The last handle to close leaves everything in the one file, without a log beside
+    /// it. Every later call fails.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
     /// The random identity of this ledger, in hexadecimal.
     pub fn id(&self) -> &str {
         &self.store.id

@@ -33,6 +33,10 @@ mod scope;
 mod store;
 mod verify;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
 pub use answer::StoredAnswer;
 pub use charge::{ChargeRequest, Outcome};
 pub use entry::{ChargeRecord, Entry, Record};

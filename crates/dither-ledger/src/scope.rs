@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use dither_accounting::Composition;
-use dither_core::Budget;
+use dither_core::{Audience, Budget, Explain};
 use serde::{Deserialize, Serialize};
 
 /// The path of a scope, outermost first: data set, project, analyst.
@@ -85,6 +85,18 @@ impl From<ScopePath> for String {
 pub struct ScopeError {
     /// The beginning of what was given.
     pub text: String,
+}
+
+impl Explain for ScopeError {
+    fn code(&self) -> &'static str {
+        "scope-malformed"
+    }
+    fn hint(&self) -> Option<String> {
+        Some("write a path such as diabetes/research/alice".into())
+    }
+    fn audience(&self) -> Audience {
+        Audience::Analyst
+    }
 }
 
 /// The limit of one scope and how charges in it add up.

@@ -16,6 +16,9 @@ use crate::entry::{Body, Entry, Record};
 use crate::error::LedgerError;
 use crate::{chain, failpoint, schema};
 
+/// The value of `PRAGMA synchronous` from which on a commit waits for the disk.
+const FULL: i64 = 2;
+
 /// An open ledger file.
 pub(crate) struct Store {
     pub(crate) id: String,
@@ -52,6 +55,12 @@ impl Store {
         })
     }
 
+    /// Closes all connections, which moves the log into the file if no other handle is open.
+    pub(crate) async fn close(&self) {
+        self.writer.close().await;
+        self.reader.close().await;
+    }
+
     /// Runs an operation unless the handle has stopped, and stops it if the state of the disk becomes unknown.
     pub(crate) async fn guard<T>(
         &self,
@@ -80,6 +89,10 @@ impl Store {
             return Err(LedgerError::Poisoned);
         }
         let mut tx = self.writer.begin_with("BEGIN IMMEDIATE").await?;
+        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *tx).await?;
+        if synchronous < FULL {
+            return Err(LedgerError::NotDurable);
+        }
         let head = head(&mut tx, &self.id).await?;
         failpoint::hit("begun");
         Ok(Write { tx, head, time: (self.clock)(), poisoned: self.poisoned.clone(), turn })
@@ -188,6 +201,9 @@ async fn check(connection: &mut AnyConnection, path: &Path) -> Result<String, Le
     if journal != "wal" {
         return Err(LedgerError::Damaged { sequence: 0, finding: "the journal is not a write-ahead log" });
     }
+    // A commit whose sync failed may be read back from the cache of the system after a restart. Copying the log into
+    // the file and syncing that makes it durable before anybody relies on it.
+    sqlx::raw_sql("PRAGMA wal_checkpoint(PASSIVE)").execute(&mut *connection).await?;
     let id: String = identity.try_get("id")?;
     let tail = sqlx::query("SELECT sequence, body, hash FROM entries ORDER BY sequence DESC LIMIT 2");
     let tail = tail.fetch_all(&mut *connection).await?;
@@ -265,7 +281,12 @@ fn pool(size: u32, extra: &'static str, options: &AnyConnectOptions) -> AnyPool 
         .acquire_timeout(Duration::from_secs(60))
         .after_connect(move |connection, _| {
             let setup = setup.clone();
-            Box::pin(async move { sqlx::raw_sql(AssertSqlSafe(setup)).execute(connection).await.map(drop) })
+            Box::pin(async move {
+                // A failure here would be retried until the timeout. It shows again in the first transaction, which
+                // checks that the connection is durable.
+                let _ = sqlx::raw_sql(AssertSqlSafe(setup)).execute(connection).await;
+                Ok(())
+            })
         })
         .connect_lazy_with(options.clone())
 }
