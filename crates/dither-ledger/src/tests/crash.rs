@@ -66,7 +66,7 @@ async fn du_01_a_process_killed_at_random_times_loses_nothing() {
     let mut random = dither_testing::SeededBytes::new(1);
     for round in 0..size(50, 5000) {
         let before = diary(&folder.0).len();
-        let mut child = spawn("ask", &folder.0, &round.to_string(), 1_000_000);
+        let mut child = spawn("ask", &folder.0, &round.to_string(), 1000);
         wait_for(|| diary(&folder.0).len() > before || child.try_wait().unwrap().is_some());
         std::thread::sleep(Duration::from_micros((random.unit() * 20_000.0) as u64));
         child.kill().unwrap();
