@@ -1,5 +1,6 @@
 //! Everything that CI runs, cheapest first. All steps share one profile, so that the engine is built once.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,30 @@ fn lint(tool: &str, arguments: &[&str]) -> anyhow::Result<String> {
     }
     command::succeed(quiet(command::cargo(arguments)))?;
     Ok(String::new())
+}
+
+/// Says whether the binary alone has the same features of every dependency as the whole workspace with its tests.
+/// Where one differs, everything above it is built twice: once to run, once to test.
+fn features() -> anyhow::Result<String> {
+    let resolved = |arguments: &[&str]| -> anyhow::Result<BTreeSet<String>> {
+        let mut cargo = command::cargo(&["tree", "--prefix", "none", "--format", "{p} {f}"]);
+        cargo.args(arguments);
+        let output = command::output(cargo)?;
+        ensure!(output.status.success(), "cargo tree ended with {}", output.status);
+        let text = String::from_utf8(output.stdout)?;
+        Ok(text.lines().map(|line| line.trim_end_matches(" (*)").trim().to_owned()).collect())
+    };
+    let all = resolved(&["--workspace", "--edges", "normal,build,dev"])?;
+    let binary = resolved(&["--package", "dither-cli", "--edges", "normal,build"])?;
+    let own: Vec<&str> = binary.difference(&all).map(String::as_str).collect();
+    match own.is_empty() {
+        true => Ok("running and testing share one build".into()),
+        false => {
+            let remark = format!("WARNING: built again for testing, with everything above: {}", own.join("; "));
+            println!("{remark}");
+            Ok(remark)
+        }
+    }
 }
 
 fn docs() -> anyhow::Result<String> {

@@ -4,44 +4,50 @@ use anyhow::{Context, bail};
 
 use crate::command;
 
-/// A campaign: its name, what it is about, and the arguments of `cargo test --release`.
+/// A campaign: its name, what it is about, and what `cargo test --release --workspace` runs of it.
+///
+/// The whole workspace is named each time: of one package alone, the engine would be built once more with other
+/// features.
 struct Campaign {
     name: &'static str,
     about: &'static str,
     arguments: &'static [&'static str],
 }
 
-/// Every campaign runs with `DITHER_LONG=1`, which the tests read, and with its output shown.
+/// Every campaign runs with these set, and with its output shown. What is set already stays.
+const ENVIRONMENT: &[(&str, &str)] = &[("DITHER_LONG", "1"), ("DITHER_PAIRS", "10000000")];
+
 const CAMPAIGNS: &[Campaign] = &[
+    Campaign {
+        name: "neighbours",
+        about: "10,000,000 pairs of neighbouring tables under random questions, against a naive reference",
+        arguments: &["--lib", "--", "differential"],
+    },
     Campaign {
         name: "crash",
         about: "kill a charging process 5,000 times, and tear the log at every 64th byte",
-        arguments: &["--package", "dither-ledger", "--lib", "tests::crash"],
+        arguments: &["--lib", "--", "tests::crash"],
     },
     Campaign {
         name: "race",
         about: "64 tasks in 10,000 rounds and processes in 1,000 rounds against one budget",
-        arguments: &["--package", "dither-ledger", "--lib", "tests::race"],
+        arguments: &["--lib", "--", "tests::race"],
     },
     Campaign {
         name: "fault",
         about: "let every single system call fail that the ledger makes",
-        arguments: &["--package", "dither-ledger", "--lib", "tests::fault"],
+        arguments: &["--lib", "--", "tests::fault"],
     },
-    Campaign {
-        name: "tamper",
-        about: "flip 100,000 bits of a ledger",
-        arguments: &["--package", "dither-ledger", "--lib", "tests::tamper"],
-    },
+    Campaign { name: "tamper", about: "flip 100,000 bits of a ledger", arguments: &["--lib", "--", "tests::tamper"] },
     Campaign {
         name: "model",
         about: "1,000 random histories of a ledger against its model",
-        arguments: &["--package", "dither-ledger", "--lib", "tests::model"],
+        arguments: &["--lib", "--", "tests::model"],
     },
     Campaign {
         name: "timing",
         about: "time a million draws; printed, never judged",
-        arguments: &["--package", "dither-noise", "--test", "timing", "--", "--ignored"],
+        arguments: &["--test", "timing", "--", "--ignored"],
     },
 ];
 
@@ -49,7 +55,7 @@ const CAMPAIGNS: &[Campaign] = &[
 pub fn run(name: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = name else {
         for campaign in CAMPAIGNS {
-            println!("{:8} {}", campaign.name, campaign.about);
+            println!("{:10} {}", campaign.name, campaign.about);
         }
         return Ok(());
     };
@@ -57,12 +63,13 @@ pub fn run(name: Option<&str>) -> anyhow::Result<()> {
         let names: Vec<_> = CAMPAIGNS.iter().map(|campaign| campaign.name).collect();
         bail!("no campaign is named {name}; there are {}", names.join(", "));
     };
-    let mut cargo = command::cargo(&["test", "--release"]);
-    cargo.args(campaign.arguments).env("DITHER_LONG", "1");
-    if !campaign.arguments.contains(&"--") {
-        cargo.arg("--");
+    let mut cargo = command::cargo(&["test", "--release", "--workspace"]);
+    cargo.args(campaign.arguments).arg("--nocapture");
+    for (key, value) in ENVIRONMENT {
+        let value = std::env::var(key).unwrap_or_else(|_| (*value).to_owned());
+        print!("{key}={value} ");
+        cargo.env(key, value);
     }
-    cargo.arg("--nocapture");
-    println!("DITHER_LONG=1 {}", command::shown(&cargo));
+    println!("{}", command::shown(&cargo));
     command::succeed(cargo).with_context(|| format!("the campaign {name} failed"))
 }

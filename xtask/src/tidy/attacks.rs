@@ -53,9 +53,9 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The numbers that the name of a test begins with: `bg_07_du_06_x` carries BG-07 and DU-06.
+/// The numbers that the name of a test begins with: `bg_07_and_du_06_x` carries BG-07 and DU-06.
 fn ids(test: &str) -> BTreeSet<String> {
-    let parts: Vec<&str> = test.split('_').collect();
+    let parts: Vec<&str> = test.split('_').filter(|part| *part != "and").collect();
     let pairs = parts.chunks(2).take_while(|pair| {
         let [letters, digits] = pair else { return false };
         let group = letters.len() == 2 && letters.chars().all(|c| c.is_ascii_lowercase());
@@ -131,6 +131,7 @@ mod tests {
     #[test]
     fn numbers_are_read_from_names() {
         assert_eq!(ids("bg_07_du_06_control_x"), ["BG-07".to_owned(), "DU-06".to_owned()].into());
+        assert_eq!(ids("sq_09_and_sq_10_x"), ["SQ-09".to_owned(), "SQ-10".to_owned()].into());
         assert!(ids("a_07_b").is_empty() && ids("the_end").is_empty());
     }
 }

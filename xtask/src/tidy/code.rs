@@ -31,6 +31,12 @@ impl Code {
         let numbered = self.lines.iter().enumerate();
         numbered.filter(|(_, line)| !line.test).map(|(index, line)| (index + 1, line.text.as_str()))
     }
+
+    /// The names of the modules in files of their own that are compiled for tests only.
+    pub fn test_modules(&self) -> impl Iterator<Item = &str> {
+        let lines = self.lines.iter().filter(|line| line.test).map(|line| line.text.trim());
+        lines.filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+    }
 }
 
 /// Where a whole word stands in a line, as byte offsets.

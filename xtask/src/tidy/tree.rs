@@ -12,7 +12,7 @@ use crate::command;
 /// Folders that hold nothing of ours.
 const SKIPPED: [&str; 4] = ["target", ".git", "out", "node_modules"];
 /// What is read as text.
-const TEXT: [&str; 10] = ["rs", "toml", "md", "py", "sh", "c", "css", "html", "sql", "json"];
+const TEXT: [&str; 11] = ["rs", "toml", "md", "py", "sh", "c", "css", "html", "sql", "json", "txt"];
 
 /// A snapshot of the repository.
 #[derive(Default)]
@@ -41,6 +41,7 @@ impl Tree {
         let mut tree = Self { metadata: command::metadata()?, ..Self::default() };
         tree.walk(&command::root(), "")?;
         tree.sources.sort_by(|a, b| a.path.cmp(&b.path));
+        tree.mark_test_modules();
         Ok(tree)
     }
 
@@ -80,19 +81,41 @@ impl Tree {
         self.sources.iter().filter_map(|source| Some((source, source.code.as_ref()?)))
     }
 
-    /// The names of the tests that run by default.
+    /// The names of the tests that run by default: functions, and cases in text files.
     pub fn tests(&self) -> BTreeSet<&str> {
-        self.code().flat_map(|(_, code)| code.tests.iter().map(String::as_str)).collect()
+        let functions = self.code().flat_map(|(_, code)| code.tests.iter().map(String::as_str));
+        let texts = self.sources.iter().filter(|source| is_test_file(&source.path) && source.path.ends_with(".txt"));
+        let cases = texts.flat_map(|source| source.text.lines().filter_map(|line| line.strip_prefix("### ")));
+        functions.chain(cases.map(str::trim)).collect()
+    }
+
+    /// Marks the files of modules that their parent declares for tests only.
+    fn mark_test_modules(&mut self) {
+        let modules: Vec<String> = self
+            .code()
+            .flat_map(|(source, code)| code.test_modules().map(|name| format!("{}{name}", module_folder(&source.path))))
+            .collect();
+        for source in &mut self.sources {
+            let inside = |module: &String| {
+                let rest = source.path.strip_prefix(module.as_str());
+                rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            };
+            if let Some(code) = source.code.as_mut().filter(|_| modules.iter().any(inside)) {
+                code.lines.iter_mut().for_each(|line| line.test = true);
+            }
+        }
     }
 
     /// A tree of these files, for tests.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
-        Self {
+        let mut tree = Self {
             paths: files.iter().map(|(path, _)| (*path).to_owned()).collect(),
             sources: files.iter().map(|(path, text)| Source::new(path, (*text).to_owned())).collect(),
             metadata: Value::Null,
-        }
+        };
+        tree.mark_test_modules();
+        tree
     }
 }
 
@@ -117,4 +140,33 @@ impl Source {
 /// Whether a whole file is test code.
 fn is_test_file(path: &str) -> bool {
     path.split('/').any(|part| part == "tests" || part == "tests.rs")
+}
+
+/// Where the modules of a file lie: beside a root, below any other file.
+fn module_folder(path: &str) -> String {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    match name.trim_end_matches(".rs") {
+        "lib" | "main" | "mod" => format!("{folder}/"),
+        stem => format!("{folder}/{stem}/"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_for_tests_are_tests() {
+        let parent = ("crates/a/src/lib.rs", "mod b;\n#[cfg(test)]\nmod c;\n");
+        let tree = Tree::of(&[parent, ("crates/a/src/b.rs", "fn b() {}"), ("crates/a/src/c.rs", "fn c() {}")]);
+        let lengths: Vec<usize> = tree.code().map(|(_, code)| code.product().count()).collect();
+        assert_eq!(lengths, [1, 1, 0]);
+    }
+
+    #[test]
+    fn cases_in_text_are_tests() {
+        let text = "### sq_16_star\nSELECT *\n";
+        let tree = Tree::of(&[("crates/a/tests/sql/refused.txt", text), ("crates/a/notes.txt", "### no_test")]);
+        assert_eq!(tree.tests().into_iter().collect::<Vec<_>>(), ["sq_16_star"]);
+    }
 }
