@@ -14,8 +14,15 @@ use crate::{command, tidy};
 /// A step: its name, and what it does. The text it returns stands in the summary.
 type Step = (&'static str, fn() -> anyhow::Result<String>);
 
-const STEPS: &[Step] =
-    &[("format", format), ("tidy", tidy), ("clippy", clippy), ("docs", docs), ("tests", tests), ("examples", examples)];
+const STEPS: &[Step] = &[
+    ("format", format),
+    ("tidy", tidy),
+    ("features", features),
+    ("clippy", clippy),
+    ("docs", docs),
+    ("tests", tests),
+    ("examples", examples),
+];
 
 /// Runs all steps; the first that fails ends it.
 pub fn run() -> anyhow::Result<()> {
