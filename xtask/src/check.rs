@@ -24,26 +24,27 @@ const STEPS: &[Step] = &[
     ("examples", examples),
 ];
 
-/// Runs all steps; the first that fails ends it.
-pub fn run() -> anyhow::Result<()> {
-    let mut done = Vec::new();
-    for (name, step) in STEPS {
+/// Runs these steps, or all. One that fails does not hide the others.
+pub fn run(wanted: &[String]) -> anyhow::Result<()> {
+    let names: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = wanted.iter().find(|wanted| !names.contains(&wanted.as_str())) {
+        bail!("no step is named {unknown}; there are {}", names.join(", "));
+    }
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for (name, step) in STEPS.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name)) {
         println!("── {name}");
         let start = Instant::now();
         let result = step();
         let time = seconds(start.elapsed());
-        match result {
-            Ok(remark) => {
-                println!("── {name} took {time}");
-                done.push(format!("{name:9} {time:>9}  {remark}"));
-            }
-            Err(error) => {
-                println!("── {name} failed after {time}");
-                return Err(error.context(*name));
-            }
-        }
+        let remark = result.unwrap_or_else(|error| {
+            failed.push(*name);
+            format!("FAILED: {error:#}")
+        });
+        println!("── {name} took {time} {remark}");
+        done.push(format!("{name:9} {time:>9}  {remark}"));
     }
     println!("── summary\n{}", done.join("\n"));
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 

@@ -19,7 +19,10 @@ struct Args {
 #[derive(Subcommand)]
 enum Verb {
     /// Run everything that CI runs, cheapest first
-    Check,
+    Check {
+        /// Only these steps
+        steps: Vec<String>,
+    },
     /// Check what the compiler cannot: layers, the gate, documents and their tests
     Tidy,
     /// Run one of the long test campaigns, or name them
@@ -37,7 +40,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let result = match Args::parse().verb {
-        Verb::Check => check::run(),
+        Verb::Check { steps } => check::run(&steps),
         Verb::Tidy => tidy::run(),
         Verb::Long { name } => long::run(name.as_deref()),
         Verb::Bench { arguments } => bench(&arguments),

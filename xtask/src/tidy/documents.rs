@@ -14,6 +14,10 @@ pub fn paths(tree: &Tree) -> Vec<Finding> {
             if let Some(path) = MACHINE.iter().map(|name| format!("/{name}")).find(|path| names_path(line, path)) {
                 findings.push(Finding::fail(format!("{}:{}", source.path, number + 1), format!("names {path}")));
             }
+            if source.path.starts_with("crates/") && line.contains(&"../".repeat(3)) {
+                let place = format!("{}:{}", source.path, number + 1);
+                findings.push(Finding::warn(place, "reads files outside of the repository, which others lack"));
+            }
         }
     }
     findings
@@ -74,6 +78,13 @@ mod tests {
         ] {
             assert_eq!(failures(paths, &Tree::of(&[("README.md", &text)])).len(), count, "{text}");
         }
+    }
+
+    #[test]
+    fn files_outside_of_the_repository_are_noticed() {
+        let text = "Path::new(env!(\"CARGO_MANIFEST_DIR\")).join(\"../../../data\")";
+        assert_eq!(paths(&Tree::of(&[("crates/dither/src/a.rs", text)])).len(), 1);
+        assert!(paths(&Tree::of(&[("crates/dither/src/a.rs", &text.replacen("../", "", 1))])).is_empty());
     }
 
     #[test]
