@@ -90,8 +90,8 @@ async fn a_gbk_file_is_read_in_chinese() {
     let sql = r#"SELECT count(*), sum(character_length("问题")), count(DISTINCT answer), first_value(title) FROM t"#;
     let row = one(&table, &folder, sql).await;
     assert_eq!(row[0], facts["rows"].to_string());
-    let mean = row[1].parse::<f64>().unwrap() / 7644.0;
-    assert_eq!(mean, facts["mean_question_chars"].as_f64().unwrap());
+    // The sum is a whole number, so the mean in the file determines it.
+    assert_eq!(row[1], (facts["mean_question_chars"].as_f64().unwrap() * 7644.0).round().to_string());
     assert_eq!(row[2], facts["distinct_answers"].to_string());
     assert_eq!(row[3], facts["first_title"].as_str().unwrap());
     for department in query(&table, &folder, "SELECT department, count(*) FROM t GROUP BY department").await {
@@ -128,11 +128,12 @@ async fn marks_line_ends_and_separators_are_read() {
 
     let columns = r#"beds = { type = "integer", name_in_source = "Number of Beds" }
         city = { type = "text", name_in_source = "City" }
+        state = { type = "text", name_in_source = "State Code" }
         area = { type = "text", name_in_source = "Rural Versus Urban" }
         ends = { type = "date", name_in_source = "Fiscal Year End Date", format = "%m/%d/%Y" }
         none = { type = "number", name_in_source = "Outlier Payments For Discharges" }"#;
     let hospitals = table("hospital_cost_report_2021.csv.gz", columns, "");
-    let sql = "SELECT count(*), sum(beds), count(*) - count(beds), count(DISTINCT city), count(ends), max(ends), \
+    let sql = "SELECT count(*), sum(beds), count(*) - count(beds), count(DISTINCT concat(city, ', ', state)), count(ends), max(ends), \
                count(none) FROM t";
     let row = one(&hospitals, &folder, sql).await;
     let number = |key: &str| facts[1][key].as_f64().unwrap().to_string();

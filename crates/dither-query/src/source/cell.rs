@@ -119,10 +119,11 @@ impl Numerals {
             return Some(cell);
         }
         self.text.clear();
-        let mut fraction = false;
+        let (mut fraction, mut previous) = (false, ' ');
         for character in cell.chars() {
+            let before = std::mem::replace(&mut previous, character);
             if Some(character) == self.thousands {
-                if fraction || !self.text.ends_with(|c: char| c.is_ascii_digit()) {
+                if fraction || !before.is_ascii_digit() {
                     return None;
                 }
             } else if character == self.decimal {

@@ -1,0 +1,13 @@
+//! `dither init`: a starter policy from a header.
+
+use crate::args::Init;
+use crate::output;
+
+/// Writes the starter.
+pub fn run(command: &Init) -> anyhow::Result<()> {
+    let starter = dither_query::policy::starter(&command.file).map_err(dither::Error::from)?;
+    if let Some(path) = command.out.as_deref().filter(|path| path.exists()) {
+        anyhow::bail!("{} exists already; nothing was written", path.display());
+    }
+    output::write(command.out.as_deref(), starter.as_bytes())
+}

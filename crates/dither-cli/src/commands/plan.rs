@@ -1,0 +1,81 @@
+//! `dither plan`: what a question costs, before it costs anything.
+
+use std::fmt::Write;
+
+use dither::{Explanation, Preview};
+
+use crate::args::Plan;
+use crate::commands::session;
+use crate::output;
+
+/// Plans a question.
+pub async fn run(command: &Plan) -> anyhow::Result<()> {
+    let session = session(&command.ask.policy, command.ask.scope.as_deref())?;
+    let preview = session.plan(&command.ask.request(), command.ask.target_error).await?;
+    let text = match command.json {
+        true => serde_json::to_string_pretty(&preview)? + "\n",
+        false => describe(&preview),
+    };
+    output::write(None, text.as_bytes())
+}
+
+fn describe(preview: &Preview) -> String {
+    let mut text = explain(&preview.plan);
+    let cost = dither::Amounts { epsilon: preview.plan.epsilon, delta: preview.plan.delta };
+    let _ = writeln!(text, "\ncost       {}", output::amounts(&cost));
+    let _ = writeln!(text, "left now   {}", output::amounts(&preview.remaining));
+    let _ = match (&preview.remaining_after, preview.answered_before) {
+        (_, true) => writeln!(text, "left then  the same: this was answered before and is free"),
+        (Some(after), _) => writeln!(text, "left then  {}", output::amounts(after)),
+        (None, _) => writeln!(text, "left then  it does not fit and would be refused"),
+    };
+    text
+}
+
+/// A plan for people, without what is left.
+pub fn explain(plan: &Explanation) -> String {
+    let mut text = String::new();
+    for column in &plan.outputs {
+        let _ = writeln!(text, "{}", column.name);
+        if column.name != column.measures {
+            let _ = writeln!(text, "  measures        {}", column.measures);
+        }
+        let _ = writeln!(text, "  mechanism       {}, {}", column.mechanism, plan.why);
+        let _ = writeln!(
+            text,
+            "  sensitivity     l1 {}, l2 {} ({})",
+            number(column.l1_sensitivity),
+            number(column.l2_sensitivity),
+            column.bounds
+        );
+        let _ = writeln!(text, "  share           ε {}", number(column.epsilon));
+        let _ = writeln!(text, "  noise scale     {}", number(column.noise_scale));
+        let error = match (column.expected_error, column.expected_error_percent) {
+            (Some(error), Some(percent)) => format!("± {} ({} %)", number(error), number(percent)),
+            (Some(error), None) => format!("± {}", number(error)),
+            (None, _) => "unknown".into(),
+        };
+        let assumption = column.assumption.as_ref().map_or(String::new(), |text| format!("; {text}"));
+        let _ = writeln!(text, "  expected error  {error} in 95 of 100 cases{assumption}");
+    }
+    let _ = writeln!(text, "\nprotects   one {} ({:?})", plan.unit, plan.neighbors);
+    let _ = writeln!(text, "groups     {}", plan.keys);
+    let accountants = &plan.accountants;
+    let each = [("basic", accountants.basic), ("zCDP", accountants.zcdp), ("RDP", accountants.rdp)];
+    let each = each.map(|(name, epsilon)| format!("{name} {}", epsilon.map_or("–".into(), number)));
+    let _ = writeln!(text, "worth      ε under {} at δ {:e}", each.join(", "), accountants.delta);
+    text
+}
+
+/// Five significant digits, without trailing zeros.
+fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let places = (4 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let text = format!("{value:.places$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}

@@ -1,0 +1,62 @@
+//! `dither query`: charge, answer, show.
+
+use dither::{Answered, rows_json};
+use serde_json::json;
+
+use crate::args::{Format, Query};
+use crate::commands::session;
+use crate::{output, progress};
+
+/// Asks a question.
+pub async fn run(command: &Query) -> anyhow::Result<()> {
+    if command.format == Format::Parquet && command.out.is_none() {
+        anyhow::bail!("parquet is written to a file: add --out answer.parquet");
+    }
+    let session = session(&command.ask.policy, command.ask.scope.as_deref())?;
+    let request = command.ask.request();
+    let work = session.query_with(&request, command.ask.target_error, command.key.clone());
+    let answered = progress::shown(session.progress(), work).await?;
+    let out = command.out.as_deref();
+    match command.format {
+        Format::Table => {
+            let text = format!("{}\n{}\n", dither::table(&answered.answer), summary(&answered));
+            output::write(out, text.as_bytes())
+        }
+        Format::Csv => {
+            let mut bytes = Vec::new();
+            dither::write_csv(&answered.answer, &mut bytes)?;
+            output::write(out, &bytes)?;
+            eprintln!("{}", summary(&answered));
+            Ok(())
+        }
+        Format::Json => output::write(out, format!("{}\n", contract(&answered)).as_bytes()),
+        Format::Parquet => {
+            output::write(out, &dither_query::export::parquet(&answered.answer)?)?;
+            eprintln!("{}", summary(&answered));
+            Ok(())
+        }
+    }
+}
+
+fn summary(answered: &Answered) -> String {
+    let charged = match answered.repeated {
+        true => "charged nothing: this was answered before".to_owned(),
+        false => format!("charged {}", output::amounts(&answered.charged)),
+    };
+    format!("{charged} · left {} · receipt {}", output::amounts(&answered.remaining), receipt(answered))
+}
+
+fn receipt(answered: &Answered) -> String {
+    format!("{}:{}", answered.receipt.sequence, answered.receipt.head)
+}
+
+/// The stable JSON contract of docs/json.md.
+fn contract(answered: &Answered) -> String {
+    json!({
+        "rows": rows_json(&answered.answer),
+        "charged": answered.charged,
+        "remaining": answered.remaining,
+        "receipt": receipt(answered),
+    })
+    .to_string()
+}

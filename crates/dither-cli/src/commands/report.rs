@@ -1,0 +1,67 @@
+//! `dither report`: pages, tables and a certificate from one charge.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use dither::{Published, ReportSpec};
+
+use crate::args::Report;
+use crate::commands::{plan, session};
+use crate::{output, progress};
+
+/// Plans or publishes a report.
+pub async fn run(command: &Report) -> anyhow::Result<()> {
+    let spec = ReportSpec::load(&command.file)?;
+    let session = session(&spec.policy, spec.scope.as_deref())?;
+    if command.plan {
+        let preview = session.preview_report(&spec).await?;
+        let mut text = String::new();
+        for (title, explanation) in &preview.questions {
+            text += &format!("# {title}\n{}\n", plan::explain(explanation));
+        }
+        text += &format!("the whole report costs {}\n", output::amounts(&preview.charged));
+        text += &format!("left now   {}\n", output::amounts(&preview.remaining));
+        text += &match &preview.remaining_after {
+            Some(after) => format!("left then  {}\n", output::amounts(after)),
+            None => "left then  it does not fit and would be refused, unless it was published before\n".into(),
+        };
+        return output::write(None, text.as_bytes());
+    }
+    let beside = command.file.parent().unwrap_or(Path::new(".")).join("out");
+    let out = command.out.as_deref().unwrap_or(&beside);
+    fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
+    let generated = chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string();
+    let published = progress::shown(session.progress(), session.report(&spec, &generated)).await?;
+    write(out, &published)?;
+    for section in &published.document.sections {
+        println!("{}\n{}", section.title, dither::table(&section.answer));
+    }
+    let charged = match published.repeated {
+        true => "charged nothing: this was published before".to_owned(),
+        false => format!("charged {}", output::amounts(&published.charged)),
+    };
+    println!("{charged} · left {}", output::amounts(&published.remaining));
+    println!("wrote {} and {}", out.join("report.html").display(), out.join("certificate.html").display());
+    Ok(())
+}
+
+fn write(out: &Path, published: &Published) -> anyhow::Result<()> {
+    let Published { document, certificate, .. } = published;
+    let pretty = |value: &serde_json::Value| serde_json::to_string_pretty(value).map(|text| text + "\n");
+    let files = [
+        ("report.html", dither_report::html::page(document)),
+        ("report.json", pretty(&dither_report::json::document_json(document))?),
+        ("certificate.html", dither_report::certificate::page(certificate)),
+        ("certificate.json", pretty(&dither_report::certificate::json(certificate))?),
+    ];
+    for (name, text) in files {
+        output::write(Some(&out.join(name)), text.as_bytes())?;
+    }
+    for section in &document.sections {
+        let mut bytes = Vec::new();
+        dither::write_csv(&section.answer, &mut bytes)?;
+        output::write(Some(&out.join(format!("{}.csv", section.id))), &bytes)?;
+    }
+    Ok(())
+}

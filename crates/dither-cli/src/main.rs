@@ -1,0 +1,33 @@
+//! The `dither` binary. One verb, one file; no privacy logic.
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match &args.command {
+        Command::Init(command) => commands::init::run(command),
+        Command::Plan(command) => commands::plan::run(command).await,
+        Command::Query(command) => commands::query::run(command).await,
+        Command::Report(command) => commands::report::run(command).await,
+        Command::Ledger(command) => commands::ledger::run(command).await,
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            failure::print(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

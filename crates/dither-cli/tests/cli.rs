@@ -1,0 +1,483 @@
+//! The real binary: exit status, standard output and standard error, on tables that differ where it matters.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const POLICY: &str = r#"
+dataset = "clinic"
+[budget]
+epsilon = 1
+delta = 1e-6
+max_epsilon_per_query = 0.5
+[scopes.research]
+epsilon = 0.3
+[tables.visits]
+source = "visits.csv"
+privacy_unit = { column = "patient" }
+max_groups_per_unit = 2
+max_rows_per_group = 3
+public = { rows = 1000 }
+[tables.visits.columns]
+patient = { type = "integer" }
+ward = { type = "text", keys = ["B", "A", "absent"] }
+city = { type = "text" }
+age = { type = "integer", bounds = [0, 110], typical = 40 }
+day = { type = "date" }
+"#;
+
+/// A folder with a policy and a table.
+struct Clinic {
+    folder: tempfile::TempDir,
+}
+
+impl Clinic {
+    fn new(rows: &str) -> Self {
+        let clinic = Self { folder: tempfile::tempdir().unwrap() };
+        clinic.write("policy.toml", POLICY);
+        clinic.write("visits.csv", &format!("patient,ward,city,age,day\n{rows}"));
+        clinic
+    }
+
+    /// A table of a hundred patients, with some rows more.
+    fn with(more: &str) -> Self {
+        let rows: String =
+            (0..100).map(|n| format!("{n},{},X,{},2026-01-0{}\n", ["A", "B"][n % 2], n % 90, 1 + n % 9)).collect();
+        Self::new(&(rows + more))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        dither(self.folder.path(), args)
+    }
+
+    fn query(&self, sql: &str, more: &[&str]) -> Output {
+        self.run(&[&["query", "-p", "policy.toml", sql], more].concat())
+    }
+}
+
+fn dither(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dither")).current_dir(folder).args(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What an analyst can see of an answer besides its numbers: status, keys, schema, charge, errors.
+fn shape(output: &Output) -> String {
+    let digits = |text: &str| {
+        let mut shape = String::new();
+        for character in text.chars() {
+            let digit = character.is_ascii_digit() || ".-".contains(character);
+            if !(digit && shape.ends_with('#')) {
+                shape.push(if digit { '#' } else { character });
+            }
+        }
+        shape
+    };
+    format!("{} {} {}", output.status, digits(&stdout(output)), stderr(output))
+}
+
+#[test]
+fn the_json_contract_holds() {
+    let clinic = Clinic::with("");
+    let answer = json(&clinic.query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &["--epsilon", "0.5", "-f", "json"]));
+    let rows = answer["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["ward"].as_str().unwrap()).collect::<Vec<_>>(), ["B", "A", "absent"]);
+    for row in rows {
+        let n = &row["n"];
+        assert!(n["low"].as_f64() <= n["value"].as_f64() && n["value"].as_f64() <= n["high"].as_f64());
+    }
+    assert_eq!(answer["charged"], serde_json::json!({"epsilon": 0.5, "delta": 0.0}));
+    assert_eq!(answer["remaining"]["epsilon"], 0.5);
+    assert!(answer["receipt"].as_str().unwrap().contains(':'));
+}
+
+#[test]
+fn sq_28_the_identical_question_is_answered_byte_for_byte_and_free() {
+    let clinic = Clinic::with("");
+    let ask = |sql: &str| clinic.query(sql, &["--epsilon", "0.1", "-f", "json"]);
+    let first = ask("SELECT COUNT(*) AS n FROM visits");
+    for _ in 0..20 {
+        assert_eq!(stdout(&ask("SELECT COUNT(*) AS n FROM visits")), stdout(&first));
+    }
+    // Spaces and case of keywords do not make another question.
+    assert_eq!(stdout(&ask("select count( * ) as n\nfrom visits")), stdout(&first));
+    assert_eq!(json(&ask("SELECT COUNT(*) AS n FROM visits"))["remaining"]["epsilon"], 0.9);
+    // Another question is charged, with another answer.
+    assert_eq!(json(&ask("SELECT COUNT(*) AS m FROM visits"))["remaining"]["epsilon"], 0.8);
+}
+
+#[test]
+fn bg_04_ten_tenths_fit_one_and_the_eleventh_is_refused() {
+    let clinic = Clinic::with("");
+    for n in 0..10 {
+        let output = clinic.query(&format!("SELECT COUNT(*) AS n{n} FROM visits"), &["--epsilon", "0.1"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let eleventh = clinic.query("SELECT COUNT(*) AS n10 FROM visits", &["--epsilon", "0.1"]);
+    assert!(!eleventh.status.success());
+    assert!(stderr(&eleventh).contains("budget"), "{}", stderr(&eleventh));
+    assert!(stdout(&eleventh).is_empty());
+    let smallest = clinic.query("SELECT COUNT(*) AS n11 FROM visits", &["--epsilon", "1e-9"]);
+    assert!(!smallest.status.success(), "bg_03: an exhausted budget admits nothing");
+}
+
+#[test]
+fn bg_01_and_bg_02_odd_epsilons_touch_nothing() {
+    let clinic = Clinic::with("");
+    for epsilon in ["NaN", "inf", "-1", "-0.0", "0", "1e400", "5e-324", "0x1p3", "", "null", "true", "1e-12"] {
+        let output = clinic.query("SELECT COUNT(*) FROM visits", &[&format!("--epsilon={epsilon}")]);
+        assert!(!output.status.success(), "{epsilon}");
+        assert!(!stderr(&output).contains("panicked"), "{epsilon}");
+    }
+    let missing = clinic.query("SELECT COUNT(*) FROM visits", &[]);
+    assert!(stderr(&missing).contains("missing-epsilon"), "{}", stderr(&missing));
+    for delta in ["-1e-6", "1", "NaN", "2"] {
+        let output = clinic.query("SELECT COUNT(*) FROM visits", &["--epsilon", "0.1", &format!("--delta={delta}")]);
+        assert!(!output.status.success(), "bg_06: {delta}");
+    }
+    assert!(!clinic.path("ledger.db").exists(), "the ledger was touched");
+}
+
+#[test]
+fn fp_12_no_seed_is_accepted_anywhere() {
+    let clinic = Clinic::with("");
+    for flag in ["--seed=1", "--random-state=1", "--rng=1"] {
+        assert!(!clinic.query("SELECT COUNT(*) FROM visits", &["--epsilon", "0.1", flag]).status.success());
+    }
+    clinic.write("policy.toml", &format!("seed = 1\n{POLICY}"));
+    assert!(!clinic.query("SELECT COUNT(*) FROM visits", &["--epsilon", "0.1"]).status.success());
+    // Two copies of everything, asked the same, draw different noise, whatever the environment says.
+    let values: Vec<String> = (0..2)
+        .map(|_| {
+            let clinic = Clinic::with("");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_dither"));
+            command.current_dir(clinic.folder.path()).envs([("SEED", "1"), ("DITHER_SEED", "1"), ("RANDOM_SEED", "1")]);
+            let ask = ["query", "-p", "policy.toml", "SELECT SUM(age) AS s FROM visits", "-e", "0.01", "-f", "csv"];
+            stdout(&command.args(ask).output().unwrap())
+        })
+        .collect();
+    assert_ne!(values[0], values[1]);
+}
+
+#[test]
+fn sq_09_and_sq_10_one_odd_row_changes_neither_status_nor_schema_nor_charge() {
+    let questions = [
+        "SELECT SUM(1 / (age - 42), contribution_bounds_per_row => (-1, 1)) AS s FROM visits",
+        "SELECT COUNT(*) AS n FROM visits WHERE CAST(city AS INT) > 5",
+        "SELECT SUM(age * 9000000000000000000, contribution_bounds_per_row => (0, 10)) AS s FROM visits",
+        "SELECT SUM(CAST(age * 1e300 AS BIGINT), contribution_bounds_per_row => (0, 10)) AS s FROM visits",
+        "SELECT SUM(age / 0, contribution_bounds_per_row => (0, 10)) AS s FROM visits",
+        "SELECT COUNT(*) AS n FROM visits WHERE date_trunc('month', day) > CAST('2026-01-01' AS DATE)",
+        "SELECT COUNT(*) AS n FROM visits WHERE substr(city, 3, 2) = 'ab'",
+        "SELECT ward, AVG(age) AS a FROM visits GROUP BY ward",
+    ];
+    let odd_rows = [
+        "500,A,Bob,42,2026-01-01\n",
+        "500,A,N/A,N/A,not a day\n",
+        "500,,,,\n",
+        "500\n",
+        "500,A,\"unterminated,42\n",
+        "500,A,X,99999999999999999999999,9999999-99-99\n",
+        "NaN,NaN,NaN,NaN,NaN\n",
+        "500,A,X,-9223372036854775808,0000-00-00\n",
+        "500,\u{fffd}\u{0}\u{1b}[31m,X,1e999,292277026596-12-04\n",
+    ];
+    for sql in questions {
+        let plain = shape(&Clinic::with("").query(sql, &["--epsilon", "0.5", "-f", "json"]));
+        for row in odd_rows {
+            let odd = shape(&Clinic::with(row).query(sql, &["--epsilon", "0.5", "-f", "json"]));
+            let normal = |text: &str| text.split("receipt").next().unwrap_or_default().to_owned();
+            assert_eq!(normal(&plain), normal(&odd), "{sql}\n{row}");
+        }
+    }
+}
+
+#[test]
+fn sq_07_nobody_matches_and_nobody_is_there() {
+    for rows in ["", "1,A,X,5,2026-01-01\n"] {
+        let clinic = Clinic::new(rows);
+        let sum = json(&clinic.query("SELECT COUNT(*) AS n, AVG(age) AS a FROM visits WHERE age > 200", &["-e", "0.5", "-f", "json"]));
+        assert_eq!(sum["rows"].as_array().unwrap().len(), 1);
+        assert!(sum["rows"][0]["n"]["value"].is_number());
+        let mean = &sum["rows"][0]["a"];
+        assert!(mean["value"].as_f64().is_some_and(|mean| (0.0..=110.0).contains(&mean)), "se_08: {mean}");
+    }
+}
+
+#[test]
+fn sq_24_and_sq_25_the_schema_is_declared_never_inferred() {
+    let clinic = Clinic::with("");
+    clinic.write("policy.toml", &POLICY.replace("bounds = [0, 110]", "bounds = \"auto\""));
+    let output = clinic.query("SELECT AVG(age) FROM visits", &["-e", "0.1"]);
+    assert!(!output.status.success() && stderr(&output).contains("hint"), "{}", stderr(&output));
+    clinic.write("policy.toml", &POLICY.replace("age = {", "aeg = {"));
+    let output = clinic.query("SELECT AVG(aeg) FROM visits", &["-e", "0.1"]);
+    assert!(stderr(&output).contains("age"), "the nearest name is suggested: {}", stderr(&output));
+    assert!(!clinic.path("ledger.db").exists(), "a wrong column is found before anything is charged");
+}
+
+#[test]
+fn sq_06_absent_keys_get_noise_too() {
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..12 {
+        let answer = json(&Clinic::with("").query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &["-e", "0.1", "-f", "json"]));
+        seen.insert(answer["rows"][2]["n"]["value"].to_string());
+    }
+    assert!(seen.len() > 3, "{seen:?}");
+}
+
+#[test]
+fn bg_08_and_bg_14_a_narrow_scope_charges_all_above_it() {
+    let clinic = Clinic::with("");
+    let ask = |n: u32, more: &[&str]| clinic.query(&format!("SELECT COUNT(*) AS n{n} FROM visits"), &[&["-e", "0.2"], more].concat());
+    assert!(ask(0, &["--scope", "research"]).status.success());
+    let second = ask(1, &["--scope", "research"]);
+    assert!(!second.status.success() && stderr(&second).contains("clinic/research"), "{}", stderr(&second));
+    let show = stdout(&clinic.run(&["ledger", "show", "-p", "policy.toml"]));
+    assert!(show.contains("left ε 0.8") && show.contains("left ε 0.1"), "{show}");
+    assert!(!ask(2, &["--scope", "nobody"]).status.success());
+}
+
+#[test]
+fn bg_13_a_copy_of_the_table_under_another_name_shares_the_budget() {
+    let clinic = Clinic::with("");
+    fs::copy(clinic.path("visits.csv"), clinic.path("copy.csv")).unwrap();
+    assert!(clinic.query("SELECT COUNT(*) AS a FROM visits AS v", &["-e", "0.5"]).status.success());
+    clinic.write("policy.toml", &POLICY.replace("visits.csv", "copy.csv"));
+    let output = json(&clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.5", "-f", "json"]));
+    assert_eq!(output["remaining"]["epsilon"], 0.0);
+}
+
+#[test]
+fn bg_20_a_higher_budget_needs_two_stewards() {
+    let clinic = Clinic::with("");
+    assert!(clinic.query("SELECT COUNT(*) AS a FROM visits", &["-e", "0.5"]).status.success());
+    clinic.write("policy.toml", &POLICY.replace("epsilon = 1\n", "epsilon = 2\n"));
+    let refused = clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.5"]);
+    assert!(!refused.status.success() && stderr(&refused).contains("amend"), "{}", stderr(&refused));
+    let amend = ["ledger", "amend", "-p", "policy.toml", "--steward", "Ada"];
+    assert!(!clinic.run(&amend).status.success());
+    assert!(clinic.run(&[&amend[..], &["--steward", "Grace"]].concat()).status.success());
+    assert!(clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.5"]).status.success());
+}
+
+#[test]
+fn bg_19_a_key_names_one_question() {
+    let clinic = Clinic::with("");
+    let ask = |sql: &str| clinic.query(sql, &["-e", "0.2", "--key", "monday", "-f", "csv"]);
+    let first = ask("SELECT COUNT(*) AS a FROM visits");
+    assert_eq!(stdout(&first), stdout(&ask("SELECT COUNT(*) AS a FROM visits")));
+    let other = ask("SELECT SUM(age) AS b FROM visits");
+    assert!(!other.status.success() && stderr(&other).contains("monday"), "{}", stderr(&other));
+}
+
+#[test]
+fn du_06_concurrent_processes_never_overspend() {
+    let clinic = Clinic::with("");
+    let children: Vec<_> = (0..24)
+        .map(|n| {
+            Command::new(env!("CARGO_BIN_EXE_dither"))
+                .current_dir(clinic.folder.path())
+                .args(["query", "-p", "policy.toml", &format!("SELECT COUNT(*) AS n{n} FROM visits"), "-e", "0.1"])
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let answered = children.into_iter().map(|mut child| child.wait().unwrap()).filter(|status| status.success()).count();
+    assert_eq!(answered, 10, "ten tenths fit one");
+    assert!(clinic.run(&["ledger", "verify", "-p", "policy.toml"]).status.success());
+}
+
+#[test]
+fn bg_10_and_du_01_a_killed_process_loses_nothing_and_is_not_charged_twice() {
+    let clinic = Clinic::with("");
+    let ask = ["query", "-p", "policy.toml", "SELECT COUNT(*) AS n FROM visits", "-e", "0.3", "-f", "json"];
+    for delay in [0, 2, 5, 8, 10, 12, 15, 20, 30] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dither"))
+            .current_dir(clinic.folder.path())
+            .args(ask)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let answer = json(&clinic.run(&ask));
+    assert_eq!(answer["remaining"]["epsilon"], 0.7, "charged once, however often it was killed");
+    assert_eq!(answer, json(&clinic.run(&ask)));
+    assert!(clinic.run(&["ledger", "verify", "-p", "policy.toml"]).status.success());
+}
+
+#[test]
+fn bg_09_a_failure_after_the_charge_is_constant_and_keeps_the_charge() {
+    let clinic = Clinic::with("");
+    clinic.write("policy.toml", &POLICY.replace("visits.csv", "visits.csv.gz"));
+    // A gzip stream whose header line is there and whose rest is torn.
+    let whole = Command::new("gzip").arg("-c").arg(clinic.path("visits.csv")).output().unwrap().stdout;
+    fs::write(clinic.path("visits.csv.gz"), &whole[..whole.len() - 12]).unwrap();
+    let ask = |sql: &str| clinic.query(sql, &["-e", "0.2"]);
+    let failed = ask("SELECT COUNT(*) AS a FROM visits");
+    assert!(!failed.status.success());
+    assert_eq!(
+        stderr(&failed),
+        "error[engine-failed]: the question could not be answered; the charge stands\n\
+         hint: ask the operator; the same request is not charged twice\n"
+    );
+    let show = stdout(&clinic.run(&["ledger", "show", "-p", "policy.toml"]));
+    assert!(show.contains("left ε 0.8"), "{show}");
+    // Mended, the same request is answered under the same charge.
+    fs::write(clinic.path("visits.csv.gz"), &whole).unwrap();
+    assert!(ask("SELECT COUNT(*) AS a FROM visits").status.success());
+    let show = stdout(&clinic.run(&["ledger", "show", "-p", "policy.toml"]));
+    assert!(show.contains("left ε 0.8"), "{show}");
+}
+
+#[test]
+fn du_07_a_ledger_that_was_rolled_back_is_detected_against_a_receipt() {
+    let clinic = Clinic::with("");
+    let first = json(&clinic.query("SELECT COUNT(*) AS a FROM visits", &["-e", "0.2", "-f", "json"]));
+    let copies: Vec<_> = ["ledger.db", "ledger.db-wal", "ledger.db-shm"]
+        .into_iter()
+        .filter_map(|name| Some((name, fs::read(clinic.path(name)).ok()?)))
+        .collect();
+    let second = json(&clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.2", "-f", "json"]));
+    let verify = |receipt: &str| clinic.run(&["ledger", "verify", "-p", "policy.toml", "--receipt", receipt]);
+    assert!(verify(second["receipt"].as_str().unwrap()).status.success());
+    for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
+        let _ = fs::remove_file(clinic.path(name));
+    }
+    copies.into_iter().for_each(|(name, bytes)| fs::write(clinic.path(name), bytes).unwrap());
+    assert!(verify(first["receipt"].as_str().unwrap()).status.success());
+    assert!(!verify(second["receipt"].as_str().unwrap()).status.success());
+}
+
+#[test]
+fn sv_08_only_regular_files_are_opened() {
+    let clinic = Clinic::with("");
+    for source in ["/dev/zero", "http://169.254.169.254/x.csv", "file:///etc/passwd", "missing.csv", ".", "/etc/passwd"] {
+        clinic.write("policy.toml", &POLICY.replace("visits.csv", source));
+        let output = clinic.query("SELECT COUNT(*) FROM visits", &["-e", "0.1"]);
+        assert!(!output.status.success(), "{source}");
+        assert!(!stderr(&output).contains("root:"), "{source}");
+    }
+    assert!(!clinic.path("ledger.db").exists());
+}
+
+#[test]
+fn sq_31_names_with_quotes_are_data_not_code() {
+    let clinic = Clinic::with("");
+    for sql in ["x'; DROP TABLE t;--", "SELECT COUNT(*) FROM visits WHERE city = ''' OR 1=1 --'", "SELECT \u{0}", "SELECT “COUNT(*)” FROM visits"] {
+        let output = clinic.query(sql, &["-e", "0.1"]);
+        assert!(!stderr(&output).contains("panicked"), "{sql}");
+    }
+}
+
+#[test]
+fn a_refusal_shows_code_caret_and_hint() {
+    let clinic = Clinic::with("");
+    let output = clinic.query("SELECT ward,\n       MAX(age) FROM visits GROUP BY ward", &["-e", "0.1"]);
+    assert_eq!(
+        stderr(&output),
+        "error[unknown-function]: the function `max` is not offered\n  2 |        MAX(age) FROM visits GROUP BY ward\n    \
+         |        ^^^\nhint: an exact extreme or quantile shows somebody's value; COUNT, SUM and AVG are offered\n"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn plan_charges_nothing_and_says_what_it_would_cost() {
+    let clinic = Clinic::with("");
+    let plan = clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "-e", "0.5"]);
+    let text = stdout(&plan);
+    for part in ["Laplace", "sensitivity", "l1 330", "expected error", "left now   ε 1", "left then  ε 0.5", "basic", "RDP"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    assert!(!clinic.path("ledger.db").exists(), "a plan makes no ledger");
+    let solved = json(&clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "--target-error", "5", "--json"]));
+    let error = solved["plan"]["outputs"][0]["expected_error"].as_f64().unwrap();
+    assert!((4.9..=5.0).contains(&error), "{error}");
+    let percent = clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "--target-error", "0.001%"]);
+    assert!(stderr(&percent).contains("target-error"), "{}", stderr(&percent));
+}
+
+#[test]
+fn every_format_is_written() {
+    let clinic = Clinic::with("");
+    let ask = |format: &str, more: &[&str]| {
+        clinic.query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &[&["-e", "0.1", "-f", format], more].concat())
+    };
+    assert!(stdout(&ask("table", &[])).contains("ward"));
+    assert!(stdout(&ask("csv", &[])).starts_with("ward,n,n_low,n_high\n"));
+    assert!(!ask("parquet", &[]).status.success());
+    assert!(ask("parquet", &["-o", "a.parquet"]).status.success());
+    assert_eq!(&fs::read(clinic.path("a.parquet")).unwrap()[..4], b"PAR1");
+}
+
+#[test]
+fn init_reads_a_header_and_no_row() {
+    let clinic = Clinic::with("500,SECRET,SECRET,SECRET,SECRET\n");
+    let starter = stdout(&clinic.run(&["init", "visits.csv"]));
+    assert!(starter.contains("patient") && starter.contains("privacy_unit") && !starter.contains("SECRET"), "{starter}");
+    clinic.write("starter.toml", &starter);
+    let output = clinic.run(&["plan", "-p", "starter.toml", "SELECT COUNT(*) FROM visits", "-e", "0.1"]);
+    assert!(!output.status.success() && stderr(&output).contains("hint"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_report_is_written_once_and_repeated_for_free() {
+    let clinic = Clinic::with("");
+    clinic.write(
+        "report.toml",
+        r#"
+        policy = "policy.toml"
+        title = "Clinic <b>"
+        budget = { epsilon = 0.9, delta = 0 }
+        [[question]]
+        id = "n"
+        title = "Visits"
+        sql = "SELECT COUNT(*) AS n FROM visits"
+        [[question]]
+        id = "wards"
+        title = "By ward"
+        sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+        weight = 2
+        then = [{ step = "sum-to-total", column = "n", total = { section = "n", column = "n" } }]
+        plot = { kind = "bars" }
+        "#,
+    );
+    let first = clinic.run(&["report", "report.toml"]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    let page = fs::read_to_string(clinic.path("out/report.html")).unwrap();
+    assert!(page.contains("Clinic &lt;b&gt;") && page.contains("<svg"), "sv_07");
+    let csv = fs::read(clinic.path("out/wards.csv")).unwrap();
+    let again = clinic.run(&["report", "report.toml"]);
+    assert!(stdout(&again).contains("charged nothing"), "{}", stdout(&again));
+    assert_eq!(fs::read(clinic.path("out/wards.csv")).unwrap(), csv);
+    let certificate = fs::read_to_string(clinic.path("out/certificate.json")).unwrap();
+    assert!(certificate.contains("\"head\""));
+    clinic.write("report.toml", "policy = \"policy.toml\"\ntitel = 'x'");
+    assert!(!clinic.run(&["report", "report.toml"]).status.success());
+}

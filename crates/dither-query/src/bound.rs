@@ -1,0 +1,226 @@
+//! The portable half: a relational plan of built-in functions whose result is a small table of exact integers.
+//!
+//! ```text
+//! scan ─ filter ─ lattice ─▶ at most R rows per unit and group ─▶ per unit and group: counts and sums
+//!                            ─▶ at most L0 groups per unit ─▶ per group: units, counts and sums
+//! ```
+//!
+//! Which rows and groups of a unit are kept is decided by a hash of their contents under a secret that is drawn for
+//! the request: not by row order, so that one unit's rows cannot change which rows of another are kept, and not
+//! predictably, so that nobody can arrange to be kept.
+//!
+//! # Privacy
+//! One unit changes at most L0 rows of the result, and in each of them the number of units by at most 1, the number
+//! of rows by at most R, and a sum by at most R times the larger bound. All sums are exact 128-bit decimals, so
+//! order, threads, spilling and engine cannot change a bit.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, Result};
+use datafusion::functions::crypto::expr_fn::sha256;
+use datafusion::functions::math::expr_fn::{floor, isnan};
+use datafusion::functions::string::expr_fn::concat;
+use datafusion::functions_aggregate::expr_fn::{count, sum};
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::{
+    Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableSource, cast, lit, try_cast, when,
+};
+use dither_core::{ContributionBounds, Key, PrivacyUnit, ValueBounds};
+
+use crate::ir::{Domain, Question};
+use crate::sql::{clamped, key_literal};
+
+/// What the portable plan measures for each group, besides units and rows: one sum for each of these.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summand {
+    /// The row-local expression, a float.
+    pub expr: Expr,
+    /// What its values are clamped to, and their lattice.
+    pub bounds: ValueBounds,
+}
+
+/// The names of the columns of the result; keys are `k0`, `k1`, …
+pub(crate) const UNITS: &str = "units";
+/// The number of rows kept.
+pub(crate) const ROWS: &str = "rows";
+const UNIT: &str = "unit";
+const RANK: &str = "rank";
+
+pub(crate) fn key_name(index: usize) -> String {
+    format!("k{index}")
+}
+
+pub(crate) fn sum_name(index: usize) -> String {
+    format!("s{index}")
+}
+
+pub(crate) fn count_name(index: usize) -> String {
+    format!("n{index}")
+}
+
+fn column(name: impl Into<String>) -> Expr {
+    Expr::Column(Column::from_name(name))
+}
+
+/// Everything that the portable plan depends on.
+pub struct Bounding<'a> {
+    /// The question.
+    pub question: &'a Question,
+    /// Who is protected.
+    pub unit: &'a PrivacyUnit,
+    /// How much one unit may contribute.
+    pub bounds: ContributionBounds,
+    /// What is summed.
+    pub summands: &'a [Summand],
+    /// Whether rows are counted or summed at all; counting units needs no choice of rows.
+    pub needs_rows: bool,
+    /// The secret of the request, as text.
+    pub secret: &'a str,
+}
+
+impl Bounding<'_> {
+    /// Builds the plan over a table.
+    ///
+    /// # Errors
+    /// Whatever the plan builder refuses; a validated question gives it no cause.
+    pub fn plan(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
+        let rows = self.rows(source)?;
+        match self.unit {
+            // A row that is its own unit is in one group, once.
+            PrivacyUnit::Row => {
+                let one = rows.aggregate(self.keys(), self.row_aggregates())?;
+                one.project([self.keys(), vec![column(ROWS).alias(UNITS)], self.measures()].concat())?.build()
+            }
+            PrivacyUnit::Column(_) => {
+                let groups = self.bounded_groups(self.unit_groups(rows)?)?;
+                groups.aggregate(self.keys(), self.group_aggregates())?.build()
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<Expr> {
+        (0..self.question.keys.len()).map(|index| column(key_name(index))).collect()
+    }
+
+    fn unit_and_keys(&self) -> Vec<Expr> {
+        std::iter::once(column(UNIT)).chain(self.keys()).collect()
+    }
+
+    /// The columns of the result after the keys and the number of units.
+    fn measures(&self) -> Vec<Expr> {
+        let sums = (0..self.summands.len()).flat_map(|index| [column(sum_name(index)), column(count_name(index))]);
+        std::iter::once(column(ROWS)).chain(sums).collect()
+    }
+
+    /// The rows that count: unit, keys, and values as integers on their lattices.
+    fn rows(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlanBuilder> {
+        let mut plan = LogicalPlanBuilder::scan("source", source, None)?;
+        for filter in &self.question.filters {
+            plan = plan.filter(filter.clone())?;
+        }
+        let mut columns = Vec::new();
+        if let PrivacyUnit::Column(name) = self.unit {
+            plan = plan.filter(column(name).is_not_null())?;
+            columns.push(column(name).alias(UNIT));
+        }
+        for (index, key) in self.question.keys.iter().enumerate() {
+            columns.push(key.expr.clone().alias(key_name(index)));
+        }
+        for (index, summand) in self.summands.iter().enumerate() {
+            columns.push(on_lattice(&summand.expr, &summand.bounds)?.alias(format!("v{index}")));
+        }
+        let mut plan = plan.project(if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns })?;
+        for (index, key) in self.question.keys.iter().enumerate() {
+            if let Domain::Public(keys) = &key.domain {
+                let kind = plan.schema().field_with_unqualified_name(&key_name(index))?.data_type().clone();
+                plan = plan.filter(column(key_name(index)).in_list(literals(keys, &kind), false))?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Per unit and group: at most R rows, counted and summed.
+    fn unit_groups(&self, rows: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
+        if !self.needs_rows {
+            return rows.aggregate(self.unit_and_keys(), vec![count(lit(1_i64)).alias(ROWS)]);
+        }
+        let values = (0..self.summands.len()).map(|index| column(format!("v{index}")));
+        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values));
+        let limit = self.bounds.max_rows_per_group.get();
+        ranked(rows, self.unit_and_keys(), order, limit)?.aggregate(self.unit_and_keys(), self.row_aggregates())
+    }
+
+    fn row_aggregates(&self) -> Vec<Expr> {
+        let sums = (0..self.summands.len()).flat_map(|index| {
+            let value = column(format!("v{index}"));
+            [
+                sum(cast(value.clone(), DataType::Decimal128(20, 0))).alias(sum_name(index)),
+                count(value).alias(count_name(index)),
+            ]
+        });
+        std::iter::once(count(lit(1_i64)).alias(ROWS)).chain(sums).collect()
+    }
+
+    /// At most L0 groups of each unit, unless there are no more than that anyway.
+    fn bounded_groups(&self, groups: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
+        let limit = self.bounds.max_groups_per_unit.get();
+        if self.question.public_groups().is_some_and(|count| count <= u64::from(limit)) {
+            return Ok(groups);
+        }
+        let order = self.keyed_hash("group", self.unit_and_keys());
+        ranked(groups, vec![column(UNIT)], order, limit)
+    }
+
+    fn group_aggregates(&self) -> Vec<Expr> {
+        let units = count(lit(1_i64)).alias(UNITS);
+        let mut aggregates = vec![units, sum(column(ROWS)).alias(ROWS)];
+        if self.needs_rows {
+            for index in 0..self.summands.len() {
+                aggregates.push(sum(column(sum_name(index))).alias(sum_name(index)));
+                aggregates.push(sum(column(count_name(index))).alias(count_name(index)));
+            }
+        }
+        aggregates
+    }
+
+    /// SHA-256 over the secret, a purpose and the parts. Equal hashes mean equal contributions.
+    fn keyed_hash(&self, purpose: &str, parts: impl IntoIterator<Item = Expr>) -> Expr {
+        let mut text = vec![lit(format!("{}\u{1f}{purpose}", self.secret))];
+        for part in parts {
+            text.push(lit("\u{1f}"));
+            text.push(cast(part, DataType::Utf8));
+        }
+        sha256(concat(text))
+    }
+}
+
+impl Question {
+    /// The number of groups, if all keys are public.
+    pub fn public_groups(&self) -> Option<u64> {
+        self.keys.iter().try_fold(1_u64, |product, key| match &key.domain {
+            Domain::Public(keys) => product.checked_mul(keys.len() as u64),
+            Domain::Private => None,
+        })
+    }
+}
+
+/// Keeps the first `limit` rows of each partition in the given order.
+fn ranked(rows: LogicalPlanBuilder, by: Vec<Expr>, order: Expr, limit: u32) -> Result<LogicalPlanBuilder> {
+    let rank = row_number().partition_by(by).order_by(vec![order.sort(true, false)]).build()?;
+    rows.window(vec![rank.alias(RANK)])?.filter(column(RANK).lt_eq(lit(u64::from(limit))))
+}
+
+/// The number of lattice steps nearest to a value, clamped; NULL for NULL and NaN.
+fn on_lattice(value: &Expr, bounds: &ValueBounds) -> Result<Expr> {
+    let steps = floor(value.clone() / lit(bounds.lattice().step()) + lit(0.5));
+    let missing = lit(datafusion::scalar::ScalarValue::Float64(None));
+    let steps = when(isnan(steps.clone()), missing).otherwise(steps)?;
+    let clamped = clamped(steps, bounds.lower() as f64, bounds.upper() as f64);
+    let clamped = clamped.map_err(|refusal| datafusion::common::plan_datafusion_err!("{refusal}"))?;
+    Ok(try_cast(clamped, DataType::Int64))
+}
+
+fn literals(keys: &[Key], kind: &DataType) -> Vec<Expr> {
+    keys.iter().filter_map(|key| key_literal(key, kind)).map(lit).collect()
+}

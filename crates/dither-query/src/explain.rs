@@ -1,0 +1,385 @@
+//! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
+
+use dither_accounting::{Statement, statement};
+use dither_core::{Delta, Epsilon, PrivacyEvent};
+use dither_mechanisms::{KeyRule, Noise};
+use serde::Serialize;
+
+use crate::error::{Code, Refusal};
+use crate::ir::AggregateKind;
+use crate::plan::{Derivation, Measure, MechanismChoice, QueryPlan, Shape, price};
+use crate::release::{CONFIDENCE, half_width};
+
+/// The explanation of one aggregate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExplainedOutput {
+    /// The column of the answer, or the aggregate where it is part of an expression.
+    pub name: String,
+    /// What is measured, as in `AVG(time_in_hospital)`.
+    pub measures: String,
+    /// The noise: `Laplace` or `Gaussian`.
+    pub mechanism: &'static str,
+    /// How far one unit can move the measured numbers together, in the units of the data, in the l1 norm.
+    pub l1_sensitivity: f64,
+    /// The same in the l2 norm.
+    pub l2_sensitivity: f64,
+    /// Where the sensitivity comes from.
+    pub bounds: String,
+    /// The share of ε. Aggregates that follow from the same measurement name the same share.
+    pub epsilon: f64,
+    /// The scale of the noise (Laplace: scale, Gaussian: standard deviation), in the units of the data.
+    pub noise_scale: f64,
+    /// How far the released value will be from the exact bounded one, 95 times in 100; `None` if that depends on
+    /// a size which the policy does not declare.
+    pub expected_error: Option<f64>,
+    /// The same in percent of the declared magnitude.
+    pub expected_error_percent: Option<f64>,
+    /// What the expectation assumes.
+    pub assumption: Option<String>,
+}
+
+/// The explanation of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The privacy unit, in words.
+    pub unit: String,
+    /// The neighbour relation.
+    pub neighbors: dither_core::Neighbors,
+    /// Groups of one unit at most.
+    pub max_groups_per_unit: u32,
+    /// Rows of one unit in one group at most.
+    pub max_rows_per_group: u32,
+    /// The aggregates.
+    pub outputs: Vec<ExplainedOutput>,
+    /// Why this noise.
+    pub why: String,
+    /// How groups get into the answer.
+    pub keys: String,
+    /// ε that will be charged.
+    pub epsilon: f64,
+    /// δ that will be charged.
+    pub delta: f64,
+    /// What the same plan is worth under each accountant.
+    pub accountants: Accountants,
+}
+
+/// The smallest ε of a plan under each accountant, at one δ.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Accountants {
+    /// The δ.
+    pub delta: f64,
+    /// Basic composition, with Gaussian events composed exactly.
+    pub basic: Option<f64>,
+    /// Zero-concentrated differential privacy.
+    pub zcdp: Option<f64>,
+    /// Rényi differential privacy.
+    pub rdp: Option<f64>,
+}
+
+impl Accountants {
+    /// States an event at a δ.
+    pub fn of(event: &PrivacyEvent, delta: Delta) -> Option<Self> {
+        let Statement { basic, zcdp, rdp, .. } = statement(event, delta).ok()?;
+        let units = |nanos: Option<u64>| nanos.map(|nanos| nanos as f64 / Epsilon::NANOS as f64);
+        Some(Self { delta: delta.as_f64(), basic: units(basic), zcdp: units(zcdp), rdp: units(rdp) })
+    }
+}
+
+impl QueryPlan {
+    /// Explains the plan. The other accountants are asked at the plan's δ, or at `reference` if it uses none.
+    ///
+    /// # Errors
+    /// A [`Refusal`] if the plan has no price.
+    pub fn explain(&self, reference: Delta) -> Result<Explanation, Refusal> {
+        let cost = self.cost()?;
+        let delta = if self.delta.is_zero() { reference } else { self.delta };
+        let bounds = self.effective_bounds();
+        Ok(Explanation {
+            unit: match &self.unit {
+                dither_core::PrivacyUnit::Column(column) => column.clone(),
+                dither_core::PrivacyUnit::Row => "row".into(),
+            },
+            neighbors: self.neighbors,
+            max_groups_per_unit: bounds.max_groups_per_unit.get(),
+            max_rows_per_group: bounds.max_rows_per_group.get(),
+            outputs: self.explain_outputs(),
+            why: self.why.clone(),
+            keys: self.explain_keys(),
+            epsilon: cost.epsilon_nanos as f64 / Epsilon::NANOS as f64,
+            delta: cost.delta_attos as f64 / Delta::ATTOS as f64,
+            accountants: Accountants::of(&self.event(), delta).unwrap_or(Accountants {
+                delta: delta.as_f64(),
+                basic: None,
+                zcdp: None,
+                rdp: None,
+            }),
+        })
+    }
+
+    /// Explains each aggregate.
+    pub fn explain_outputs(&self) -> Vec<ExplainedOutput> {
+        let names = self.display_names();
+        let outputs = self.question.aggregates.iter().zip(&self.derivations).zip(names);
+        outputs
+            .map(|((aggregate, derivation), name)| {
+                let index = derivation.block();
+                let noise = &self.mechanism.blocks[index].noise;
+                let step = self.step(index);
+                let sensitivity = self.sensitivity(&self.measures[index]);
+                let (mechanism, scale) = match noise {
+                    Noise::Laplace(laplace) => ("Laplace", laplace.scale().as_f64()),
+                    Noise::Gaussian(gaussian) => ("Gaussian", gaussian.standard_deviation()),
+                };
+                let expected = self.expected_error(*derivation);
+                let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
+                ExplainedOutput {
+                    name,
+                    measures: aggregate.name.clone(),
+                    mechanism,
+                    l1_sensitivity: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
+                    l2_sensitivity: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
+                    bounds: self.bounds_in_words(aggregate.argument.as_ref().map(|argument| argument.origin.as_str())),
+                    epsilon: self.shares[index].as_f64(),
+                    noise_scale: scale * step,
+                    expected_error: expected,
+                    expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
+                    assumption: self.assumption(*derivation),
+                }
+            })
+            .collect()
+    }
+
+    fn bounds_in_words(&self, origin: Option<&str>) -> String {
+        let bounds = self.effective_bounds();
+        let contribution = match &self.unit {
+            dither_core::PrivacyUnit::Row => "one row in one group".to_owned(),
+            dither_core::PrivacyUnit::Column(column) => format!(
+                "at most {} rows in {} group(s) per `{column}`",
+                bounds.max_rows_per_group, bounds.max_groups_per_unit
+            ),
+        };
+        match origin {
+            Some(origin) => format!("{contribution}; {origin}"),
+            None => contribution,
+        }
+    }
+
+    fn explain_keys(&self) -> String {
+        match (&self.mechanism.keys, self.question.public_groups()) {
+            (_, Some(1)) if self.question.keys.is_empty() => "no groups".into(),
+            (KeyRule::Public, groups) => {
+                format!("all {} public groups are answered, present or not", groups.unwrap_or_default())
+            }
+            (KeyRule::Threshold(threshold), _) => format!(
+                "groups come from the data; one is shown if its noisy number of units reaches {} (noise scale {:.3})",
+                threshold.threshold(),
+                threshold.noise().scale().as_f64()
+            ),
+        }
+    }
+
+    fn step(&self, block: usize) -> f64 {
+        match self.measures[block] {
+            Measure::Sum(index) | Measure::Pair(index) => self.summands[index].bounds.lattice().step(),
+            Measure::Units | Measure::Rows => 1.0,
+        }
+    }
+
+    /// How far a released value will be from the exact bounded one, 95 times in 100, in the units of the data.
+    pub fn expected_error(&self, derivation: Derivation) -> Option<f64> {
+        let block = derivation.block();
+        let noise = &self.mechanism.blocks[block].noise;
+        let step = self.step(block);
+        let pair = || match self.measures[block] {
+            Measure::Pair(index) => Some(self.summands[index].bounds),
+            _ => None,
+        };
+        Some(match derivation {
+            Derivation::Count(_) => half_width(noise, &[1.0], CONFIDENCE),
+            Derivation::Sum(_) => half_width(noise, &[1.0], CONFIDENCE) * step,
+            Derivation::PairCount(_) => {
+                let share = 1.0 / pair()?.range() as f64;
+                half_width(noise, &[share, share], CONFIDENCE)
+            }
+            Derivation::PairSum(_) => {
+                let bounds = pair()?;
+                let range = bounds.range() as f64;
+                half_width(noise, &[bounds.lower() as f64 / range, bounds.upper() as f64 / range], CONFIDENCE) * step
+            }
+            Derivation::PairMean(_) => {
+                let bounds = pair()?;
+                let share = self.typical_share(block).unwrap_or(1.0);
+                let total = self.group_rows()? as f64 * bounds.range() as f64;
+                let half = half_width(noise, &[1.0 - share, share], CONFIDENCE) / total;
+                (half * bounds.range() as f64 * step).min(bounds.range() as f64 * step)
+            }
+        })
+    }
+
+    /// Where between its bounds a typical value lies, if the policy says so.
+    fn typical_share(&self, block: usize) -> Option<f64> {
+        let aggregates = self.question.aggregates.iter().zip(&self.derivations);
+        let argument = aggregates.filter(|(_, d)| d.block() == block).find_map(|(a, _)| a.argument.as_ref())?;
+        let bounds = argument.bounds?;
+        let steps = argument.typical? / bounds.lattice().step();
+        Some(((steps - bounds.lower() as f64) / bounds.range() as f64).clamp(0.0, 1.0))
+    }
+
+    /// The largest expected error, absolute or in percent; `None` where one is unknown.
+    fn worst(&self, target: TargetError) -> Option<f64> {
+        let outputs = self.explain_outputs();
+        outputs.iter().map(|output| target.pick(output)).try_fold(0.0_f64, |worst, error| Some(worst.max(error?)))
+    }
+
+    /// The name of each aggregate in the answer: its alias, if one output is just that aggregate.
+    fn display_names(&self) -> Vec<String> {
+        use datafusion::logical_expr::{Expr, LogicalPlan, expr::Alias};
+        fn outputs(plan: &LogicalPlan) -> &[Expr] {
+            match plan {
+                LogicalPlan::Projection(projection) => match outputs(&projection.input) {
+                    [] => &projection.expr,
+                    below => below,
+                },
+                LogicalPlan::Sort(node) => outputs(&node.input),
+                LogicalPlan::Limit(node) => outputs(&node.input),
+                LogicalPlan::Filter(node) => outputs(&node.input),
+                _ => &[],
+            }
+        }
+        let exprs = outputs(&self.question.outer.plan);
+        let alias = |wanted: &str| {
+            exprs.iter().find_map(|expr| match expr {
+                Expr::Alias(Alias { expr, name, .. }) => match expr.as_ref() {
+                    Expr::Column(column) if column.name == wanted => Some(name.clone()),
+                    _ => None,
+                },
+                _ => None,
+            })
+        };
+        self.question.aggregates.iter().map(|a| alias(&a.name).unwrap_or_else(|| a.name.clone())).collect()
+    }
+}
+
+impl Shape {
+    /// The declared size of one group, in rows.
+    pub fn group_rows(&self) -> Option<u64> {
+        let grouped = !self.question.keys.is_empty();
+        if grouped {
+            let even = || Some((self.public.rows? / self.question.public_groups()?).max(1));
+            self.public.rows_per_group.or_else(even)
+        } else {
+            self.public.rows
+        }
+    }
+
+    fn magnitude(&self, kind: AggregateKind, typical: Option<f64>) -> Option<f64> {
+        match kind {
+            AggregateKind::CountRows | AggregateKind::CountValues => self.group_rows().map(|rows| rows as f64),
+            AggregateKind::CountUnits => match self.question.public_groups() {
+                Some(1) => self.public.units.map(|units| units as f64),
+                _ => self.group_rows().map(|rows| rows as f64),
+            },
+            AggregateKind::Sum => Some(typical? * self.group_rows()? as f64),
+            AggregateKind::Mean => typical,
+        }
+        .filter(|size| *size != 0.0)
+    }
+
+    fn assumption(&self, derivation: Derivation) -> Option<String> {
+        if !matches!(derivation, Derivation::PairMean(_)) {
+            return None;
+        }
+        Some(match self.group_rows() {
+            Some(rows) if self.question.keys.is_empty() => format!("the table has {rows} rows"),
+            Some(rows) => format!("a group has {rows} rows; the error shrinks in proportion"),
+            None => "declare `public.rows` in the policy to predict the error of a mean".into(),
+        })
+    }
+}
+
+/// The error that is aimed at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TargetError {
+    /// In the units of the data.
+    Absolute(f64),
+    /// In percent of the declared magnitude.
+    Percent(f64),
+}
+
+impl std::str::FromStr for TargetError {
+    type Err = Refusal;
+
+    /// Reads `0.3` or `2%`.
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let refused = || {
+            Refusal::new(Code::TargetError, format!("`{text}` is not an error to aim at")).hint("write 0.3 or 2%")
+        };
+        let (number, percent) = match text.strip_suffix('%') {
+            Some(number) => (number, true),
+            None => (text, false),
+        };
+        let value: f64 = number.trim().parse().map_err(|_| refused())?;
+        if !(value.is_finite() && value > 0.0) {
+            return Err(refused());
+        }
+        Ok(if percent { Self::Percent(value) } else { Self::Absolute(value) })
+    }
+}
+
+impl TargetError {
+    fn pick(self, output: &ExplainedOutput) -> Option<f64> {
+        match self {
+            Self::Absolute(_) => output.expected_error,
+            Self::Percent(_) => output.expected_error_percent,
+        }
+    }
+
+    fn value(self) -> f64 {
+        match self {
+            Self::Absolute(value) | Self::Percent(value) => value,
+        }
+    }
+}
+
+/// The plan with the smallest ε whose expected errors all reach the target.
+///
+/// # Errors
+/// A [`Refusal`] if the error cannot be predicted, or no ε up to `cap` reaches the target.
+pub fn solve(
+    shape: &Shape,
+    target: TargetError,
+    delta: Delta,
+    choice: MechanismChoice,
+    cap: Epsilon,
+) -> Result<QueryPlan, Refusal> {
+    let at = |nanos: u64| {
+        let epsilon = Epsilon::from_nanos(nanos).map_err(|error| Refusal::new(Code::Range, error.to_string()))?;
+        price(shape.clone(), epsilon, delta, choice)
+    };
+    let reaches = |plan: &QueryPlan| plan.worst(target).map(|error| error <= target.value());
+    let best = at(cap.nanos())?;
+    match reaches(&best) {
+        None => {
+            return Err(Refusal::new(Code::TargetError, "the error of this question cannot be predicted")
+                .hint("declare `public.rows`, and `typical` for errors in percent, in the policy"));
+        }
+        Some(false) => {
+            let reached = best.worst(target).unwrap_or(f64::INFINITY);
+            let message = format!("epsilon {cap} leaves an expected error of {reached:.3}, above the target");
+            return Err(Refusal::new(Code::TargetError, message)
+                .hint("aim at a larger error, narrow the bounds, or ask about larger groups"));
+        }
+        Some(true) => {}
+    }
+    // ε is found to a thousandth, on the side that reaches the target.
+    let (mut below, mut above) = (0, cap.nanos());
+    let mut found = best;
+    while above - below > (above / 1000).max(1) {
+        let middle = below + (above - below) / 2;
+        match at(middle).ok().filter(|plan| reaches(plan) == Some(true)) {
+            Some(plan) => (above, found) = (middle, plan),
+            None => below = middle,
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,92 @@
+//! The question in our own terms: one table, a row filter, group keys, aggregates, and what is done afterwards.
+//!
+//! Everything below [`Question::outer`] is row-local and total; everything in it sees released values only.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use dither_core::{Key, ValueBounds};
+
+/// A validated question.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The text in canonical form: two questions with the same one are the same.
+    pub canonical: String,
+    /// The table, by its name in the policy.
+    pub table: String,
+    /// Row-local conditions, all of which must hold.
+    pub filters: Vec<Expr>,
+    /// What to group by, in order.
+    pub keys: Vec<GroupKey>,
+    /// What to measure, in order.
+    pub aggregates: Vec<Aggregate>,
+    /// What is done with the released table.
+    pub outer: Outer,
+}
+
+/// One group key.
+#[derive(Debug, Clone)]
+pub struct GroupKey {
+    /// The row-local expression.
+    pub expr: Expr,
+    /// As people wrote it.
+    pub name: String,
+    /// The type of its values.
+    pub kind: DataType,
+    /// Where its values come from.
+    pub domain: Domain,
+}
+
+/// Where the values of a group key come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Domain {
+    /// A public list: exactly these groups are in the answer, whether anybody is in them or not.
+    Public(Vec<Key>),
+    /// The data: a group is in the answer if enough units are in it.
+    Private,
+}
+
+/// One aggregate.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// What is measured.
+    pub kind: AggregateKind,
+    /// The row-local argument, if there is one.
+    pub argument: Option<Argument>,
+    /// As people wrote it.
+    pub name: String,
+}
+
+/// The argument of a sum, a mean or a count of values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Argument {
+    /// The expression; a float where it is summed.
+    pub expr: Expr,
+    /// The bounds that its values are clamped to; a count of values needs none.
+    pub bounds: Option<ValueBounds>,
+    /// Where the bounds came from, in words.
+    pub origin: String,
+    /// A public typical value, for errors in percent.
+    pub typical: Option<f64>,
+}
+
+/// What an aggregate measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AggregateKind {
+    /// The number of rows.
+    CountRows,
+    /// The number of rows whose argument is not NULL.
+    CountValues,
+    /// The number of units.
+    CountUnits,
+    /// The sum of the bounded values.
+    Sum,
+    /// The mean of the bounded values.
+    Mean,
+}
+
+/// The part of the query above its aggregation, to be run on the released table.
+#[derive(Debug, Clone)]
+pub struct Outer {
+    /// The plan as it was parsed, down to and including the aggregation.
+    pub plan: LogicalPlan,
+}

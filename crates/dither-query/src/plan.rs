@@ -1,0 +1,500 @@
+//! What a question costs and how well it will be answered, from the question and the policy alone.
+//!
+//! A [`QueryPlan`] fixes the noise of every measured number before anything is charged. All aggregates of a question
+//! share one ε: it is split evenly over the *blocks* that are measured, and over the selection of keys where keys come
+//! from the data. A mean is one block of two sums, Σ(upper − x) and Σ(x − lower): one row moves the pair by exactly
+//! upper − lower in the l1 norm, so that the whole share of ε serves both, and the sum and the count of the same
+//! column follow from them for free.
+
+use std::num::NonZeroU32;
+
+use dither_accounting::calibrate::gaussian_variance;
+use dither_accounting::Cost;
+use dither_core::{
+    ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
+    ValueBounds,
+};
+use dither_mechanisms::{Block, Gaussian, KeyRule, Laplace, Noise, TableMechanism, Threshold};
+
+use crate::bound::Summand;
+use crate::error::{Code, Refusal};
+use crate::ir::{Aggregate, AggregateKind, Domain, Question};
+use crate::policy::{Policy, PublicFacts, TablePolicy};
+use crate::sql::{self, SqlOptions, key_literal};
+
+/// The most groups of one answer.
+const MAX_GROUPS: u64 = 1_000_000;
+
+/// What is asked, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The question.
+    pub sql: String,
+    /// ε of the whole question, split inside.
+    pub epsilon: Option<Epsilon>,
+    /// δ of the whole question; the policy's by default.
+    pub delta: Option<Delta>,
+    /// Which noise.
+    pub mechanism: MechanismChoice,
+}
+
+impl Request {
+    /// A question with an ε and nothing else.
+    pub fn new(sql: impl Into<String>, epsilon: Epsilon) -> Self {
+        Self { sql: sql.into(), epsilon: Some(epsilon), delta: None, mechanism: MechanismChoice::Auto }
+    }
+}
+
+/// Which noise a question gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MechanismChoice {
+    /// The one with the smaller expected error.
+    #[default]
+    Auto,
+    /// Laplace noise.
+    Laplace,
+    /// Gaussian noise; needs δ > 0.
+    Gaussian,
+}
+
+/// What one block of the mechanism measures in each group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The number of units.
+    Units,
+    /// The number of rows kept.
+    Rows,
+    /// One sum.
+    Sum(usize),
+    /// Σ(upper − x) and Σ(x − lower).
+    Pair(usize),
+}
+
+impl Measure {
+    /// How many integers it is.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Units | Self::Rows | Self::Sum(_) => 1,
+            Self::Pair(_) => 2,
+        }
+    }
+}
+
+/// How an aggregate follows from the block at an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Derivation {
+    /// The integer itself, rounded to whole numbers.
+    Count(usize),
+    /// The integer itself, on the lattice of the values.
+    Sum(usize),
+    /// The count that a pair implies.
+    PairCount(usize),
+    /// The sum that a pair implies.
+    PairSum(usize),
+    /// The mean that a pair implies.
+    PairMean(usize),
+}
+
+impl Derivation {
+    /// The block that it follows from.
+    pub fn block(&self) -> usize {
+        match *self {
+            Self::Count(block)
+            | Self::Sum(block)
+            | Self::PairCount(block)
+            | Self::PairSum(block)
+            | Self::PairMean(block) => block,
+        }
+    }
+}
+
+/// A question without its noise: everything that does not depend on ε.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// The question.
+    pub question: Question,
+    /// Who is protected.
+    pub unit: PrivacyUnit,
+    /// From whom.
+    pub neighbors: Neighbors,
+    /// How much one unit may contribute.
+    pub bounds: ContributionBounds,
+    /// What is summed.
+    pub summands: Vec<Summand>,
+    /// What each block measures.
+    pub measures: Vec<Measure>,
+    /// How each aggregate follows.
+    pub derivations: Vec<Derivation>,
+    /// Public magnitudes.
+    pub public: PublicFacts,
+}
+
+/// A priced question: nothing charged, nothing looked at.
+#[derive(Debug, Clone)]
+pub struct QueryPlan {
+    /// What is asked of whom.
+    pub shape: Shape,
+    /// What will be applied to the exact integers.
+    pub mechanism: TableMechanism,
+    /// Why this noise.
+    pub why: String,
+    /// ε of each block, then of the key selection if there is one.
+    pub shares: Vec<Epsilon>,
+    /// δ that the question may use.
+    pub delta: Delta,
+}
+
+impl std::ops::Deref for QueryPlan {
+    type Target = Shape;
+    fn deref(&self) -> &Shape {
+        &self.shape
+    }
+}
+
+impl QueryPlan {
+    /// What answering does to the data.
+    pub fn event(&self) -> PrivacyEvent {
+        self.mechanism.event()
+    }
+
+    /// The price.
+    ///
+    /// # Errors
+    /// A [`Refusal`] if the accountant has none.
+    pub fn cost(&self) -> Result<Cost, Refusal> {
+        Cost::of(&self.event(), self.delta).map_err(|error| range(&error))
+    }
+}
+
+impl QueryPlan {
+    /// A text that is the same for two plans exactly if the same is asked of the same table in the same way.
+    ///
+    /// What the policy says about budgets and public magnitudes is not part of it: it changes no answer.
+    pub fn fingerprint(&self, policy: &Policy) -> String {
+        let mut table = policy.tables[&self.question.table].clone();
+        table.public = PublicFacts::default();
+        table.columns.values_mut().for_each(|column| column.typical = None);
+        let parts = (&policy.dataset, &self.question.canonical, table, self.event());
+        serde_json::to_string(&parts).unwrap_or_default()
+    }
+}
+
+fn range(error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(Code::Range, error.to_string()).hint("use a larger epsilon or smaller bounds")
+}
+
+/// Reads a question against a policy.
+///
+/// # Errors
+/// A [`Refusal`] for whatever is not analysed.
+pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Refusal> {
+    let (question, options) = sql::parse(sql, policy).await?;
+    let table = &policy.tables[&question.table];
+    check_unit(&options, table)?;
+    let bounds = contribution_bounds(&options, table)?;
+    check_keys(&question, table, &options)?;
+    let (summands, measures, derivations) = blocks(&question.aggregates)?;
+    let shape = Shape {
+        question,
+        unit: table.privacy_unit.clone(),
+        neighbors: table.neighbors,
+        bounds,
+        summands,
+        measures,
+        derivations,
+        public: table.public,
+    };
+    Ok((shape, options))
+}
+
+/// Reads and prices a question.
+///
+/// # Errors
+/// A [`Refusal`] for whatever is not analysed, and for amounts that the policy does not allow.
+///
+/// # Privacy
+/// Depends on the request and the policy alone.
+pub async fn plan(request: &Request, policy: &Policy) -> Result<QueryPlan, Refusal> {
+    let (shape, options) = shape(&request.sql, policy).await?;
+    let epsilon = options.epsilon.or(request.epsilon).ok_or_else(|| {
+        Refusal::new(Code::MissingEpsilon, "the question has no epsilon").hint("add --epsilon 0.5")
+    })?;
+    if let (Some(inside), Some(outside)) = (options.epsilon, request.epsilon) {
+        if inside != outside {
+            return Err(Refusal::new(Code::Option, format!("epsilon is {inside} in the text and {outside} outside"))
+                .hint("state it once"));
+        }
+    }
+    if let Some(cap) = policy.budget.max_epsilon_per_query.filter(|cap| epsilon > *cap) {
+        let message = format!("epsilon {epsilon} is more than one question may use, {cap}");
+        return Err(Refusal::new(Code::EpsilonOverCap, message).hint(format!("--epsilon {cap}")));
+    }
+    let delta = options.delta.or(request.delta).or(policy.budget.delta_per_query).unwrap_or(Delta::ZERO);
+    price(shape, epsilon, delta, request.mechanism)
+}
+
+fn check_unit(options: &SqlOptions, table: &TablePolicy) -> Result<(), Refusal> {
+    let Some(asked) = &options.privacy_unit_column else { return Ok(()) };
+    match &table.privacy_unit {
+        PrivacyUnit::Column(declared) if declared == asked => Ok(()),
+        PrivacyUnit::Column(declared) => {
+            Err(Refusal::new(Code::Option, format!("`{asked}` is not the privacy unit of the policy"))
+                .hint(format!("privacy_unit_column = {declared}")))
+        }
+        PrivacyUnit::Row => Err(Refusal::new(Code::Option, "in this policy every row is a unit of its own")
+            .hint("leave privacy_unit_column out")),
+    }
+}
+
+fn contribution_bounds(options: &SqlOptions, table: &TablePolicy) -> Result<ContributionBounds, Refusal> {
+    if table.privacy_unit == PrivacyUnit::Row {
+        return Ok(ContributionBounds::ONE);
+    }
+    let missing = |what: &str| {
+        Refusal::new(Code::MissingContributionBounds, format!("the policy does not say `{what}`"))
+            .hint(format!("add `{what} = 1`, or more, to the table"))
+    };
+    let groups = options.max_groups_per_unit.or(table.max_groups_per_unit);
+    let rows = options.max_rows_per_group.or(table.max_rows_per_group);
+    Ok(ContributionBounds {
+        max_groups_per_unit: groups.ok_or_else(|| missing("max_groups_per_unit"))?,
+        max_rows_per_group: rows.ok_or_else(|| missing("max_rows_per_group"))?,
+    })
+}
+
+fn check_keys(question: &Question, table: &TablePolicy, options: &SqlOptions) -> Result<(), Refusal> {
+    let mut groups = 1_u64;
+    for key in &question.keys {
+        match &key.domain {
+            Domain::Public(keys) => {
+                if let Some(odd) = keys.iter().find(|value| key_literal(value, &key.kind).is_none()) {
+                    let message = format!("the key `{odd}` of `{}` is not of type {}", key.name, key.kind);
+                    return Err(Refusal::new(Code::Type, message).hint("correct `keys` in the policy"));
+                }
+                groups = groups.saturating_mul(keys.len() as u64);
+            }
+            Domain::Private if table.neighbors == Neighbors::ReplaceUnit || options.public_groups => {
+                return Err(Refusal::new(Code::PrivateKeys, format!("the keys of `{}` would come from the data", key.name))
+                    .hint("declare `keys` of the column in the policy"));
+            }
+            Domain::Private => {}
+        }
+    }
+    if groups > MAX_GROUPS {
+        let message = format!("the keys make {groups} groups, more than {MAX_GROUPS}");
+        return Err(Refusal::new(Code::TooManyKeys, message).hint("group by fewer columns"));
+    }
+    Ok(())
+}
+
+/// Which integers are measured for the aggregates, each once.
+fn blocks(aggregates: &[Aggregate]) -> Result<(Vec<Summand>, Vec<Measure>, Vec<Derivation>), Refusal> {
+    let mut summands: Vec<Summand> = Vec::new();
+    let mut measures: Vec<Measure> = Vec::new();
+    let mut indices = Vec::new();
+    for aggregate in aggregates {
+        indices.push(summand(aggregate, &mut summands)?);
+    }
+    let has_mean = |summand: Option<usize>| {
+        aggregates.iter().zip(&indices).any(|(a, index)| a.kind == AggregateKind::Mean && *index == summand)
+    };
+    let mut block = |measure: Measure| {
+        measures.iter().position(|known| *known == measure).unwrap_or_else(|| {
+            measures.push(measure);
+            measures.len() - 1
+        })
+    };
+    let derivations = aggregates
+        .iter()
+        .zip(&indices)
+        .map(|(aggregate, index)| match (aggregate.kind, *index) {
+            (AggregateKind::CountUnits, _) => Derivation::Count(block(Measure::Units)),
+            (AggregateKind::Mean, Some(summand)) => Derivation::PairMean(block(Measure::Pair(summand))),
+            (AggregateKind::Sum, Some(summand)) if has_mean(Some(summand)) => {
+                Derivation::PairSum(block(Measure::Pair(summand)))
+            }
+            (AggregateKind::CountValues, Some(summand)) => Derivation::Count(block(Measure::Sum(summand))),
+            (AggregateKind::Sum, Some(summand)) => Derivation::Sum(block(Measure::Sum(summand))),
+            (AggregateKind::CountRows, _)
+            | (AggregateKind::CountValues | AggregateKind::Sum | AggregateKind::Mean, None) => {
+                Derivation::Count(block(Measure::Rows))
+            }
+        })
+        .collect();
+    Ok((summands, measures, derivations))
+}
+
+/// The index of the summand of an aggregate.
+fn summand(aggregate: &Aggregate, summands: &mut Vec<Summand>) -> Result<Option<usize>, Refusal> {
+    let Some(argument) = &aggregate.argument else { return Ok(None) };
+    let ones = || ValueBounds::new(0.0, 1.0, dither_core::Lattice::UNIT);
+    let bounds = argument.bounds.or_else(ones).filter(|bounds| bounds.range() > 0).ok_or_else(|| {
+        Refusal::new(Code::MissingBounds, format!("the bounds of `{}` leave one value only", aggregate.name))
+            .hint("the lower bound must be below the upper one")
+    })?;
+    let wanted = Summand { expr: argument.expr.clone(), bounds };
+    if let Some(index) = summands.iter().position(|known| *known == wanted) {
+        return Ok(Some(index));
+    }
+    summands.push(wanted);
+    Ok(Some(summands.len() - 1))
+}
+
+impl Shape {
+    /// Whether the question is about rows at all, and not about units alone.
+    pub fn needs_rows(&self) -> bool {
+        self.measures.iter().any(|measure| *measure != Measure::Units)
+    }
+
+    /// Whether keys come from the data.
+    pub fn has_private_keys(&self) -> bool {
+        self.question.keys.iter().any(|key| key.domain == Domain::Private)
+    }
+
+    /// The contribution bounds that hold for this question: without groups a unit is in one group.
+    pub fn effective_bounds(&self) -> ContributionBounds {
+        let groups = self.question.public_groups().and_then(|count| NonZeroU32::new(u32::try_from(count).ok()?));
+        let declared = self.bounds.max_groups_per_unit;
+        ContributionBounds {
+            max_groups_per_unit: groups.map_or(declared, |groups| groups.min(declared)),
+            ..self.bounds
+        }
+    }
+
+    /// How far one unit can move a block.
+    pub fn sensitivity(&self, measure: &Measure) -> Option<(L1Sensitivity, L2Sensitivity)> {
+        let bounds = self.effective_bounds();
+        let (bounds, per_row) = match measure {
+            Measure::Units => (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, 1),
+            Measure::Rows => (bounds, 1),
+            Measure::Sum(index) => (bounds, self.summands[*index].bounds.magnitude()),
+            Measure::Pair(index) => (bounds, self.summands[*index].bounds.range()),
+        };
+        Some((bounds.l1(per_row, self.neighbors)?, bounds.l2(per_row, self.neighbors)?))
+    }
+
+    /// How many integers of a block one unit can move.
+    fn coordinates(&self, measure: &Measure) -> u64 {
+        let groups = u64::from(self.effective_bounds().max_groups_per_unit.get());
+        groups * measure.width() as u64 * u64::from(self.neighbors.distance())
+    }
+}
+
+/// Fixes the noise of a question for an ε and a δ.
+///
+/// # Errors
+/// A [`Refusal`] where δ is missing or the amounts leave the range of exact arithmetic.
+pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoice) -> Result<QueryPlan, Refusal> {
+    if shape.has_private_keys() && delta.is_zero() {
+        let names: Vec<_> = shape.question.keys.iter().filter(|key| key.domain == Domain::Private).collect();
+        let name = names.first().map_or("", |key| key.name.as_str());
+        return Err(Refusal::new(Code::MissingDelta, format!("the keys of `{name}` come from the data, which needs delta > 0"))
+            .hint("add --delta 1e-6, set `delta_per_query`, or declare `keys` of the column in the policy"));
+    }
+    match choice {
+        MechanismChoice::Laplace => laplace(shape, epsilon, delta, "as asked".into()),
+        MechanismChoice::Gaussian if delta.is_zero() => {
+            Err(Refusal::new(Code::MissingDelta, "Gaussian noise needs delta > 0")
+                .hint("add --delta 1e-6, or set `delta_per_query` in the policy"))
+        }
+        MechanismChoice::Gaussian => gaussian(shape, epsilon, delta, "as asked".into()),
+        MechanismChoice::Auto if delta.is_zero() => laplace(shape, epsilon, delta, "delta is 0".into()),
+        MechanismChoice::Auto => {
+            let exact = laplace(shape.clone(), epsilon, delta, String::new())?;
+            let normal = gaussian(shape, epsilon, delta, String::new())?;
+            let (a, b) = (exact.deviation(), normal.deviation());
+            let (mut best, other, ratio) = if a <= b { (exact, "Gaussian", b / a) } else { (normal, "Laplace", a / b) };
+            best.why = format!("{other} noise would be {ratio:.2} times as wide");
+            Ok(best)
+        }
+    }
+}
+
+impl QueryPlan {
+    /// The geometric mean of the standard deviations of all blocks, each in its own steps.
+    fn deviation(&self) -> f64 {
+        let logs = self.mechanism.blocks.iter().map(|block| block.noise.standard_deviation().ln());
+        (logs.sum::<f64>() / self.mechanism.blocks.len() as f64).exp()
+    }
+}
+
+/// Splits an amount of nano-units into equal parts that add up to it exactly.
+fn split(epsilon: Epsilon, parts: usize) -> Result<Vec<Epsilon>, Refusal> {
+    let parts = parts as u64;
+    (0..parts)
+        .map(|index| epsilon.nanos() / parts + u64::from(index < epsilon.nanos() % parts))
+        .map(|nanos| Epsilon::from_nanos(nanos).map_err(|error| range(&error)))
+        .collect()
+}
+
+fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
+    let selection = usize::from(shape.has_private_keys());
+    let shares = split(epsilon, shape.measures.len() + selection)?;
+    let blocks = shape
+        .measures
+        .iter()
+        .zip(&shares)
+        .map(|(measure, share)| {
+            let (l1, _) = shape.sensitivity(measure).ok_or_else(too_wide)?;
+            let noise = Laplace::for_epsilon(l1, *share).map_err(|error| range(&error))?;
+            Ok(Block { width: measure.width(), noise: Noise::Laplace(noise) })
+        })
+        .collect::<Result<_, Refusal>>()?;
+    let keys = key_rule(&shape, shares.last().copied(), delta)?;
+    // Laplace noise on public keys uses no δ at all.
+    let delta = if selection == 0 { Delta::ZERO } else { delta };
+    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, keys }, why, shares, delta })
+}
+
+fn too_wide() -> Refusal {
+    Refusal::new(Code::Range, "the bounds are too wide for exact arithmetic").hint("declare narrower bounds")
+}
+
+fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
+    let selection = usize::from(shape.has_private_keys());
+    let mut shares = split(epsilon, shape.measures.len() + selection)?;
+    // Half of δ is for the keys where keys are selected, the rest for the noise.
+    let for_keys = if selection == 0 { 0 } else { delta.attos() / 2 };
+    let for_noise = Delta::from_attos(delta.attos() - for_keys).map_err(|error| range(&error))?;
+    let for_keys = Delta::from_attos(for_keys).map_err(|error| range(&error))?;
+    let selection_share = if selection == 0 { None } else { shares.last().copied() };
+    let keys = key_rule(&shape, selection_share, for_keys)?;
+    let mut nanos = epsilon.nanos() - selection_share.map_or(0, Epsilon::nanos);
+    // The blocks are one Gaussian vector: each gets an equal part of the squared ratio of sensitivity to noise.
+    let count = shape.measures.len() as u128;
+    let coordinates = shape.measures.iter().map(|measure| shape.coordinates(measure)).sum();
+    for _ in 0..8 {
+        let together = Epsilon::from_nanos(nanos).map_err(|error| range(&error))?;
+        let blocks = shape
+            .measures
+            .iter()
+            .map(|measure| {
+                let (_, l2) = shape.sensitivity(measure).ok_or_else(too_wide)?;
+                let shared = l2.squared().checked_mul(count).map(L2Sensitivity::from_squared).ok_or_else(too_wide)?;
+                let variance = gaussian_variance(shared, coordinates, together, for_noise).map_err(|e| range(&e))?;
+                let noise = Gaussian::new(l2, variance, shape.coordinates(measure));
+                Ok(Block { width: measure.width(), noise: Noise::Gaussian(noise.map_err(|error| range(&error))?) })
+            })
+            .collect::<Result<_, Refusal>>()?;
+        let mechanism = TableMechanism { blocks, keys };
+        let cost = Cost::of(&mechanism.event(), delta).map_err(|error| range(&error))?;
+        if cost.epsilon_nanos <= epsilon.nanos() {
+            let each = Epsilon::from_nanos((nanos / count as u64).max(1)).map_err(|error| range(&error))?;
+            shares[..shape.measures.len()].fill(each);
+            return Ok(QueryPlan { shape, mechanism, why, shares, delta });
+        }
+        // Rounding of the parts can add a nano-unit or two; ask for a little less.
+        nanos = nanos.saturating_sub(2 * (cost.epsilon_nanos - epsilon.nanos())).max(1);
+    }
+    Err(Refusal::new(Code::Range, "no Gaussian noise fits this epsilon and delta").hint("use --mechanism laplace"))
+}
+
+fn key_rule(shape: &Shape, share: Option<Epsilon>, delta: Delta) -> Result<KeyRule, Refusal> {
+    if !shape.has_private_keys() {
+        return Ok(KeyRule::Public);
+    }
+    let share = share.ok_or_else(too_wide)?;
+    let groups = shape.effective_bounds().max_groups_per_unit;
+    Threshold::for_epsilon(groups, shape.neighbors, share, delta).map(KeyRule::Threshold).map_err(|error| range(&error))
+}

@@ -1,0 +1,177 @@
+//! What the noisy integers of a block say about a count, a sum or a mean, and how far off they may be.
+
+use dither_core::{Estimate, ValueBounds};
+use dither_mechanisms::Noise;
+
+use crate::plan::{Derivation, QueryPlan};
+
+/// The probability that an interval covers the exact bounded answer.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// The first integers of each block in a noisy row.
+pub(super) fn offsets(plan: &QueryPlan) -> Vec<usize> {
+    let widths = plan.mechanism.blocks.iter().map(|block| block.width);
+    widths
+        .scan(0, |next, width| {
+            let offset = *next;
+            *next += width;
+            Some(offset)
+        })
+        .collect()
+}
+
+/// The estimate of one aggregate from a noisy row, with an interval at the given confidence.
+pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], confidence: f64) -> Estimate {
+    let block = derivation.block();
+    let noise = &plan.mechanism.blocks[block].noise;
+    let offset = offsets(plan)[block];
+    let refined = (f64::from(noise.refinement())).exp2();
+    let steps = |index: usize| row[offset + index] as f64 / refined;
+    let around = |value: f64, half: f64, step: f64| Estimate::new(value * step, (value - half) * step, (value + half) * step);
+    let pair = |bounds: &ValueBounds, a: f64, b: f64| {
+        let range = bounds.range() as f64;
+        let (a, b) = (a / range, b / range);
+        around(a * steps(0) + b * steps(1), half_width(noise, &[a, b], confidence), 1.0)
+    };
+    match derivation {
+        Derivation::Count(_) => {
+            let half = half_width(noise, &[1.0], confidence);
+            let value = steps(0);
+            Estimate::new(value.round(), (value - half).floor(), (value + half).ceil())
+        }
+        Derivation::Sum(_) => around(steps(0), half_width(noise, &[1.0], confidence), step_of(plan, block)),
+        Derivation::PairCount(_) => {
+            let bounds = pair_bounds(plan, block);
+            let Estimate { value, low, high } = pair(&bounds, 1.0, 1.0);
+            Estimate { value: value.map(f64::round), low: low.map(f64::floor), high: high.map(f64::ceil) }
+        }
+        Derivation::PairSum(_) => {
+            let bounds = pair_bounds(plan, block);
+            // Σx = (lower·Σ(upper − x) + upper·Σ(x − lower)) / (upper − lower), the weights of which may differ in sign.
+            let step = bounds.lattice().step();
+            pair(&bounds, bounds.lower() as f64, bounds.upper() as f64).map(|value| value * step)
+        }
+        Derivation::PairMean(_) => mean(&pair_bounds(plan, block), steps(0), steps(1), noise, confidence),
+    }
+}
+
+fn step_of(plan: &QueryPlan, block: usize) -> f64 {
+    match plan.measures[block] {
+        crate::plan::Measure::Sum(index) | crate::plan::Measure::Pair(index) => {
+            plan.summands[index].bounds.lattice().step()
+        }
+        crate::plan::Measure::Units | crate::plan::Measure::Rows => 1.0,
+    }
+}
+
+pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
+    match plan.measures[block] {
+        crate::plan::Measure::Pair(index) | crate::plan::Measure::Sum(index) => plan.summands[index].bounds,
+        crate::plan::Measure::Units | crate::plan::Measure::Rows => plan.summands[0].bounds,
+    }
+}
+
+/// The mean from A = Σ(upper − x) + noise and B = Σ(x − lower) + noise.
+///
+/// With p the true share B/(A + B) and X, Y the noise of A and B, the error is exactly
+/// ((1 − p)·Y − p·X)/(A + B), all noisy. The interval solves this for p: first with the widest weights, which hold
+/// for every p since the noise is symmetric and log-concave (Proschan 1965), then with the widest weights among the
+/// p that are left.
+fn mean(bounds: &ValueBounds, a: f64, b: f64, noise: &Noise, confidence: f64) -> Estimate {
+    let step = bounds.lattice().step();
+    let real = |share: f64| (bounds.lower() as f64 + share * bounds.range() as f64) * step;
+    let total = a + b;
+    if total <= 0.0 {
+        return Estimate::new(real(0.5), real(0.0), real(1.0));
+    }
+    let share = (b / total).clamp(0.0, 1.0);
+    let widest = half_width(noise, &[1.0], confidence) / total;
+    let edge = |share: f64| share.clamp(0.0, 1.0);
+    let least_balanced = [edge(share - widest), edge(share + widest)]
+        .into_iter()
+        .max_by(|p, q| (p - 0.5).abs().total_cmp(&(q - 0.5).abs()))
+        .unwrap_or(1.0);
+    let half = half_width(noise, &[1.0 - least_balanced, least_balanced], confidence) / total;
+    let half = if widest >= 1.0 { 1.0 } else { half };
+    Estimate::new(real(share), real(edge(b / total - half)), real(edge(b / total + half)))
+}
+
+/// How far a weighted sum of independent noisy integers stays from the exact one with the given probability, in
+/// steps. At most two weights.
+///
+/// ```
+/// # use dither_core::{L1Sensitivity, Ratio};
+/// # use dither_mechanisms::{Laplace, Noise};
+/// let noise = Noise::Laplace(Laplace::new(L1Sensitivity::new(1), Ratio::new(100, 1).unwrap())?);
+/// let one = dither_query::release::half_width(&noise, &[1.0], 0.95);
+/// let both = dither_query::release::half_width(&noise, &[0.5, 0.5], 0.95);
+/// assert!(one == 300.0 && both < one, "{one} {both}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn half_width(noise: &Noise, weights: &[f64], confidence: f64) -> f64 {
+    let weights: Vec<f64> = weights.iter().map(|weight| weight.abs()).filter(|weight| *weight > 0.0).collect();
+    match (noise, weights.as_slice()) {
+        (_, []) => 0.0,
+        (_, [weight]) => weight * noise.error_quantile(confidence).unwrap_or(f64::INFINITY),
+        (Noise::Gaussian(_), many) => {
+            let norm = many.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
+            norm * noise.error_quantile(confidence).unwrap_or(f64::INFINITY)
+        }
+        (Noise::Laplace(laplace), many) => {
+            // A discrete Laplace variable is a continuous one rounded towards zero, which moves each by under a step.
+            let steps: f64 = many.iter().sum();
+            let scale = laplace.scale().as_f64();
+            let (wide, narrow) = (many[0].max(many[1]), many[0].min(many[1]));
+            scale * laplace_pair_quantile(wide, narrow, 1.0 - confidence) + steps
+        }
+    }
+}
+
+/// The t with P(|a·X + b·Y| > t) = `outside` for independent Laplace variables of scale 1 and a ≥ b > 0.
+///
+/// The tail is (a²·e^(−t/a) − b²·e^(−t/b)) / (a² − b²), and (1 + t/2a)·e^(−t/a) for a = b.
+fn laplace_pair_quantile(a: f64, b: f64, outside: f64) -> f64 {
+    let tail = |t: f64| {
+        if a - b < 1e-6 * a {
+            (1.0 + t / (2.0 * a)) * (-t / a).exp()
+        } else {
+            (a * a * (-t / a).exp() - b * b * (-t / b).exp()) / (a * a - b * b)
+        }
+    };
+    let (mut low, mut high) = (0.0, 1.0);
+    while tail(high) > outside {
+        high *= 2.0;
+    }
+    for _ in 0..80 {
+        let middle = f64::midpoint(low, high);
+        if tail(middle) > outside {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_of_two_laplace_variables_is_that_of_their_density() {
+        // One numerical convolution as a reference: P(|aX + bY| > t) by the midpoint rule.
+        for (a, b, t) in [(1.0, 0.5, 2.0), (0.74, 0.26, 1.5), (1.0, 1.0, 3.0)] {
+            let (mut tail, step) = (0.0, 1e-3);
+            let mut y = -40.0 + step / 2.0;
+            while y < 40.0 {
+                let density = 0.5 * f64::exp(-f64::abs(y));
+                let beyond = |limit: f64| {
+                    if limit >= 0.0 { 0.5 * (-limit / a).exp() } else { 1.0 - 0.5 * (limit / a).exp() }
+                };
+                tail += step * density * (beyond(t - b * y) + beyond(t + b * y));
+                y += step;
+            }
+            assert!((laplace_pair_quantile(a, b, tail) - t).abs() < 1e-4, "{a} {b} {t}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The unoptimised plan to our own terms. Every node and every expression that is not known is refused.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DataFusionError};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::expr::{AggregateFunction, Alias};
+use datafusion::logical_expr::logical_plan::Aggregate as AggregateNode;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when};
+use datafusion::optimizer::analyzer::Analyzer;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+use datafusion::scalar::ScalarValue;
+use dither_core::PrivacyUnit;
+
+use super::catalog::{columns, full_schema};
+use super::interval;
+use super::keys;
+use super::total::{number, place_of, total};
+use crate::error::{Code, Refusal};
+use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Question};
+use crate::policy::{Policy, TablePolicy};
+use crate::source::arrow_type;
+
+/// Walks a plan into a question.
+pub(super) fn question(
+    plan: LogicalPlan,
+    canonical: String,
+    policy: &Policy,
+    state: &SessionState,
+) -> Result<Question, Refusal> {
+    let aggregate = aggregation(&plan)?;
+    let aggregate = coerce(LogicalPlan::Aggregate(aggregate.clone()), state)?;
+    let LogicalPlan::Aggregate(aggregate) = aggregate else {
+        return Err(Refusal::new(Code::Unsupported, "the aggregation is not analysed"));
+    };
+    let AggregateNode { input, group_expr, aggr_expr, .. } = aggregate;
+    let (table_name, conditions) = source(&input)?;
+    let table = policy
+        .tables
+        .get(&table_name)
+        .ok_or_else(|| Refusal::new(Code::UnknownTable, format!("the policy declares no table `{table_name}`")))?;
+    let scope = Scope::new(table, state)?;
+    let filters = conditions.into_iter().map(|condition| scope.row_local(condition)).collect::<Result<_, _>>()?;
+    let keys = group_expr.into_iter().map(|expr| scope.key(expr)).collect::<Result<_, _>>()?;
+    let aggregates = aggr_expr.into_iter().map(|expr| scope.aggregate(expr)).collect::<Result<Vec<_>, _>>()?;
+    if aggregates.is_empty() {
+        return Err(not_aggregated("the question groups but measures nothing"));
+    }
+    Ok(Question { canonical, table: table_name, filters, keys, aggregates, outer: Outer { plan } })
+}
+
+fn not_aggregated(message: &str) -> Refusal {
+    Refusal::new(Code::NotAggregated, message)
+        .hint("ask for COUNT(*), COUNT(DISTINCT unit), SUM or AVG; rows are never shown")
+}
+
+/// The aggregation below the nodes that will see released values only.
+fn aggregation(plan: &LogicalPlan) -> Result<&AggregateNode, Refusal> {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => Ok(aggregate),
+        LogicalPlan::Projection(node) => aggregation(&node.input),
+        LogicalPlan::Filter(node) => aggregation(&node.input),
+        LogicalPlan::Sort(node) => aggregation(&node.input),
+        LogicalPlan::Limit(node) => aggregation(&node.input),
+        LogicalPlan::TableScan(_) | LogicalPlan::SubqueryAlias(_) => {
+            Err(not_aggregated("the question would show rows as they are"))
+        }
+        LogicalPlan::Window(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Extension(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_) => Err(unknown_node(plan)),
+    }
+}
+
+fn unknown_node(plan: &LogicalPlan) -> Refusal {
+    let kind = plan.display().to_string();
+    let kind = kind.split([':', ' ']).next().unwrap_or("this").to_owned();
+    Refusal::new(Code::Unsupported, format!("`{kind}` is not analysed")).hint("use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT")
+}
+
+/// The table and the conditions below the aggregation.
+fn source(plan: &LogicalPlan) -> Result<(String, Vec<Expr>), Refusal> {
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let (table, mut conditions) = source(&filter.input)?;
+            conditions.push(filter.predicate.clone());
+            Ok((table, conditions))
+        }
+        LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
+            LogicalPlan::TableScan(_) => source(&alias.input),
+            other => Err(unknown_node(other)),
+        },
+        LogicalPlan::TableScan(scan) if scan.filters.is_empty() && scan.fetch.is_none() => {
+            Ok((scan.table_name.table().to_owned(), Vec::new()))
+        }
+        other => Err(unknown_node(other)),
+    }
+}
+
+fn type_refusal(error: &DataFusionError) -> Refusal {
+    let text = error.find_root().strip_backtrace();
+    let text = text.strip_prefix("Error during planning: ").unwrap_or(&text);
+    Refusal::new(Code::Type, text.lines().next().unwrap_or_default())
+}
+
+/// Makes the types of both sides of every operator equal, as the engine would.
+fn coerce(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan, Refusal> {
+    Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())])
+        .execute_and_check(plan, state.config_options(), |_, _| {})
+        .map_err(|error| type_refusal(&error))
+}
+
+/// The columns that a row-local expression may use.
+struct Scope<'a> {
+    table: &'a TablePolicy,
+    schema: DFSchema,
+    /// The computed columns, by name, in terms of those of the file.
+    computed: HashMap<String, Expr>,
+}
+
+impl<'a> Scope<'a> {
+    fn new(table: &'a TablePolicy, state: &SessionState) -> Result<Self, Refusal> {
+        let schema = DFSchema::try_from(full_schema(table)).map_err(|error| type_refusal(&error))?;
+        let mut scope = Self { table, schema, computed: HashMap::new() };
+        let mut computed = HashMap::new();
+        for (name, column) in &table.columns {
+            if let Some(text) = &column.expression {
+                let refused = |refusal: Refusal| {
+                    Refusal::new(refusal.code, format!("the computed column `{name}`: {}", refusal.message))
+                };
+                let expr = scope.computed_column(text, state).map_err(refused)?;
+                computed.insert(name.clone(), datafusion::logical_expr::try_cast(expr, arrow_type(column.r#type)));
+            }
+        }
+        scope.computed = computed;
+        Ok(scope)
+    }
+
+    /// Plans the expression of a computed column against the columns of the file.
+    fn computed_column(&self, text: &str, state: &SessionState) -> Result<Expr, Refusal> {
+        let refused = |error: DataFusionError| type_refusal(&error);
+        let file = full_schema(self.table);
+        let fields = file.fields().iter().filter(|field| self.table.columns[field.name()].expression.is_none());
+        let file = Arc::new(datafusion::arrow::datatypes::Schema::new(fields.cloned().collect::<Vec<_>>()));
+        let rows = LogicalPlan::EmptyRelation(datafusion::logical_expr::EmptyRelation {
+            produce_one_row: false,
+            schema: Arc::new(DFSchema::try_from(file.as_ref().clone()).map_err(refused)?),
+        });
+        let expr = state.create_logical_expr(text, rows.schema()).map_err(refused)?;
+        let plan = LogicalPlanBuilder::from(rows).project([expr]).and_then(|builder| builder.build());
+        match coerce(plan.map_err(refused)?, state)? {
+            LogicalPlan::Projection(projection) => {
+                let expr = projection.expr.into_iter().next();
+                total(unqualified(expr.unwrap_or_else(|| lit(ScalarValue::Null)))?, &self.schema)
+            }
+            other => Err(unknown_node(&other)),
+        }
+    }
+
+    /// A row-local, total expression over the columns of the file.
+    fn row_local(&self, expr: Expr) -> Result<Expr, Refusal> {
+        self.substitute(total(unqualified(expr)?, &self.schema)?)
+    }
+
+    /// Replaces computed columns by their expressions.
+    fn substitute(&self, expr: Expr) -> Result<Expr, Refusal> {
+        expr.transform_up(|node| {
+            let replacement = match &node {
+                Expr::Column(column) => self.computed.get(column.name()),
+                _ => None,
+            };
+            Ok(replacement.map_or_else(|| Transformed::no(node.clone()), |expr| Transformed::yes(expr.clone())))
+        })
+        .map(|transformed| transformed.data)
+        .map_err(|error: DataFusionError| type_refusal(&error))
+    }
+
+    fn key(&self, expr: Expr) -> Result<GroupKey, Refusal> {
+        let name = expr.schema_name().to_string();
+        let total = total(unqualified(expr)?, &self.schema)?;
+        let kind = total.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
+        let domain = keys::domain(&total, &kind, &columns(self.table));
+        if kind.is_floating() && domain == Domain::Private {
+            return Err(Refusal::new(Code::Type, format!("`{name}` is a number with a fraction and makes no groups"))
+                .hint("group by CAST(FLOOR(x / width) AS BIGINT), or declare `keys`")
+                .at(place_of(&total)));
+        }
+        Ok(GroupKey { expr: self.substitute(total)?, name, kind, domain })
+    }
+
+    fn aggregate(&self, expr: Expr) -> Result<Aggregate, Refusal> {
+        let name = expr.schema_name().to_string();
+        let function = match strip_alias(expr) {
+            Expr::AggregateFunction(function) => function,
+            other => return Err(Refusal::new(Code::Unsupported, format!("`{other}` is not analysed"))),
+        };
+        let AggregateFunction { func, params } = function;
+        if !params.order_by.is_empty() || params.null_treatment.is_some() || params.args.len() != 1 {
+            let message = format!("this form of `{}` is not analysed", func.name());
+            return Err(Refusal::new(Code::Unsupported, message).at(params.args.first().and_then(place_of)));
+        }
+        let argument = params.args.into_iter().next().unwrap_or_else(|| lit(1_i64));
+        let condition = params.filter.map(|filter| *filter);
+        match (func.name(), params.distinct) {
+            ("count", true) => self.count_units(name, argument, condition),
+            ("count", false) => self.count(name, argument, condition),
+            ("sum", false) => self.summed(AggregateKind::Sum, name, argument, condition),
+            ("avg", false) => self.summed(AggregateKind::Mean, name, argument, condition),
+            (other, _) => Err(Refusal::new(Code::UnknownFunction, format!("the aggregate `{other}` is not offered"))),
+        }
+    }
+
+    fn count_units(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
+        let at = place_of(&argument);
+        let argument = unqualified(argument)?;
+        let unit = match (&self.table.privacy_unit, strip_alias(argument)) {
+            (PrivacyUnit::Column(unit), Expr::Column(column)) => column.name() == unit,
+            _ => false,
+        };
+        if !unit {
+            let hint = match &self.table.privacy_unit {
+                PrivacyUnit::Column(unit) => format!("COUNT(DISTINCT {unit})"),
+                PrivacyUnit::Row => "every row is a unit: COUNT(*)".into(),
+            };
+            return Err(Refusal::new(Code::Unsupported, "only the privacy unit can be counted distinctly").hint(hint).at(at));
+        }
+        if condition.is_some() {
+            return Err(Refusal::new(Code::Unsupported, "FILTER is not analysed for COUNT(DISTINCT unit)")
+                .hint("move the condition to WHERE")
+                .at(at));
+        }
+        Ok(Aggregate { kind: AggregateKind::CountUnits, argument: None, name })
+    }
+
+    fn count(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
+        if condition.is_none() && matches!(&argument, Expr::Literal(value, _) if !value.is_null()) {
+            return Ok(Aggregate { kind: AggregateKind::CountRows, argument: None, name });
+        }
+        let present = lit(1.0);
+        let expr = when(self.row_local(argument)?.is_not_null(), present)
+            .end()
+            .map_err(|error| type_refusal(&error))?;
+        let expr = self.where_true(expr, condition)?;
+        let argument = Argument { expr, bounds: None, origin: "a row counts once".into(), typical: None };
+        Ok(Aggregate { kind: AggregateKind::CountValues, argument: Some(argument), name })
+    }
+
+    fn summed(
+        &self,
+        kind: AggregateKind,
+        name: String,
+        argument: Expr,
+        condition: Option<Expr>,
+    ) -> Result<Aggregate, Refusal> {
+        let at = place_of(&argument);
+        let expr = total(unqualified(argument)?, &self.schema)?;
+        let expr = number(expr, &self.schema)?;
+        let columns = columns(self.table);
+        let bare = match interval::strip(&expr) {
+            Expr::Column(column) => columns.get(column.name()).map(|policy| (column.name(), *policy)),
+            _ => None,
+        };
+        let bounds = interval::bounds(&expr, &columns).ok_or_else(|| {
+            let hint = match bare {
+                Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
+                None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
+            };
+            Refusal::new(Code::MissingBounds, format!("`{name}` has no bounds, so one row could move it without limit"))
+                .hint(hint)
+                .at(at)
+        })?;
+        let origin = match bare {
+            Some((column, policy)) => {
+                let [lower, upper] = policy.bounds.unwrap_or_default();
+                format!("bounds of column `{column}`: [{lower}, {upper}]")
+            }
+            None => "derived from the bounds in the expression".into(),
+        };
+        let typical = bare.and_then(|(_, policy)| policy.typical);
+        let expr = self.where_true(self.substitute(expr)?, condition)?;
+        Ok(Aggregate { kind, argument: Some(Argument { expr, bounds: Some(bounds), origin, typical }), name })
+    }
+
+    /// `expr` where the condition of a FILTER clause holds, NULL elsewhere.
+    fn where_true(&self, expr: Expr, condition: Option<Expr>) -> Result<Expr, Refusal> {
+        match condition {
+            None => Ok(expr),
+            Some(condition) => {
+                when(self.row_local(condition)?, expr).end().map_err(|error| type_refusal(&error))
+            }
+        }
+    }
+}
+
+fn strip_alias(expr: Expr) -> Expr {
+    match expr {
+        Expr::Alias(Alias { expr, .. }) => strip_alias(*expr),
+        expr => expr,
+    }
+}
+
+/// Drops the qualifier of every column: there is one table.
+fn unqualified(expr: Expr) -> Result<Expr, Refusal> {
+    expr.transform_up(|node| {
+        Ok(match node {
+            Expr::Column(Column { relation: Some(_), name, spans }) => {
+                Transformed::yes(Expr::Column(Column { relation: None, name, spans }))
+            }
+            other => Transformed::no(other),
+        })
+    })
+    .map(|transformed| transformed.data)
+    .map_err(|error: DataFusionError| type_refusal(&error))
+}

@@ -1,0 +1,123 @@
+//! SQL to a validated [`Question`](crate::ir::Question).
+//!
+//! Four steps, each of which refuses whatever it does not know:
+//!
+//! 1. [`options`] reads and blanks the `WITH DIFFERENTIAL_PRIVACY OPTIONS (…)` clause;
+//! 2. [`shape`] checks the syntax tree, where the positions for the caret are;
+//! 3. DataFusion resolves names and types against a catalog that holds the declared columns and a closed list of
+//!    functions, nothing else;
+//! 4. [`lower`] walks the unoptimised plan into our own terms, with [`total`] making every row-local expression a
+//!    total function and [`interval`] deriving its bounds.
+
+mod catalog;
+mod interval;
+mod keys;
+mod lower;
+pub mod options;
+mod shape;
+mod total;
+
+use datafusion::common::DataFusionError;
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+pub use options::SqlOptions;
+
+use crate::error::{Code, Place, Refusal};
+use crate::ir::Question;
+use crate::policy::Policy;
+
+pub(crate) use total::clamped;
+pub(crate) use keys::{key_literal, key_of};
+
+/// The longest accepted text. A list of some thousand keys fits; a program does not.
+const MAX_BYTES: usize = 256 * 1024;
+/// How deeply expressions may nest.
+const MAX_DEPTH: usize = 48;
+
+/// Reads a question. Nothing but the text and the policy is looked at.
+///
+/// # Errors
+/// A [`Refusal`] for whatever is not analysed.
+pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions), Refusal> {
+    if sql.len() > MAX_BYTES {
+        let message = format!("the question is longer than {} KiB", MAX_BYTES / 1024);
+        return Err(Refusal::new(Code::TooLarge, message).hint("declare long key lists in the policy"));
+    }
+    let (options, sql) = options::take(sql)?;
+    let statement = statement(&sql)?;
+    let select = shape::check(&statement, policy)?;
+    let state = catalog::state(policy)?;
+    let canonical = select.rewritten.to_string();
+    let statement = Statement::Statement(Box::new(select.rewritten));
+    let plan = state.statement_to_plan(statement).await.map_err(|error| planning_refusal(&error, &sql))?;
+    let question = lower::question(plan, canonical, policy, &state).map_err(|refusal| refusal.at(select.place))?;
+    Ok((question, options))
+}
+
+fn statement(sql: &str) -> Result<Statement, Refusal> {
+    let dialect = GenericDialect {};
+    let parsed = DFParserBuilder::new(sql)
+        .with_dialect(&dialect)
+        .with_recursion_limit(MAX_DEPTH)
+        .build()
+        .and_then(|mut parser| parser.parse_statements());
+    let mut statements = parsed.map_err(|error| planning_refusal(&error, sql))?;
+    match (statements.pop_front(), statements.is_empty()) {
+        (Some(statement), true) => Ok(statement),
+        (None, _) => Err(Refusal::new(Code::Syntax, "the question is empty").hint("write SELECT COUNT(*) FROM table")),
+        (Some(_), false) => Err(Refusal::new(Code::Unsupported, "one question at a time")),
+    }
+}
+
+/// Turns an error of the SQL front end into a refusal. It saw the text and the catalog, never a row.
+fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
+    let place = error.diagnostic().and_then(|diagnostic| diagnostic.span).map(|span| Place {
+        start: (span.start.line, span.start.column),
+        end: (span.end.line, span.end.column.saturating_sub(1)),
+    });
+    let root = error.find_root();
+    let text = match root {
+        DataFusionError::SQL(parser, _) => parser.to_string().replace("sql parser error: ", ""),
+        DataFusionError::SchemaError(schema, _) => schema.to_string(),
+        DataFusionError::Plan(text) | DataFusionError::NotImplemented(text) => text.clone(),
+        other => other.strip_backtrace(),
+    };
+    let code = match root {
+        DataFusionError::SQL(..) if text.contains("recursion") => Code::TooLarge,
+        DataFusionError::SQL(..) => Code::Syntax,
+        DataFusionError::SchemaError(..) => Code::UnknownColumn,
+        _ if text.contains("Invalid function") => Code::UnknownFunction,
+        _ if text.contains("table") && text.contains("not found") => Code::UnknownTable,
+        _ if text.contains("GROUP BY") => Code::NotAggregated,
+        _ => Code::Type,
+    };
+    // The first line of the front end's message is a sentence; what follows repeats the plan.
+    let sentence = text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+    let mut refusal = Refusal::new(code, sentence).at(place.or_else(|| location(&text)));
+    if let Some(help) = error.diagnostic().and_then(|diagnostic| diagnostic.helps.first()) {
+        refusal = refusal.hint(help.message.clone());
+    }
+    if refusal.place.is_none() && code == Code::UnknownColumn {
+        refusal.place = first_mention(&refusal.message, sql);
+    }
+    refusal
+}
+
+/// Finds `Line: 1, Column: 8` in a parser's message.
+fn location(text: &str) -> Option<Place> {
+    let (_, rest) = text.split_once("Line: ")?;
+    let (line, rest) = rest.split_once(", Column: ")?;
+    let column: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let start = (line.parse().ok()?, column.parse().ok()?);
+    Some(Place { start, end: start })
+}
+
+/// Finds the word that a message names in the text.
+fn first_mention(message: &str, sql: &str) -> Option<Place> {
+    let name = message.split(['\'', '"', '`', ' ']).filter(|word| word.len() > 1).find(|word| sql.contains(*word))?;
+    let (index, line) = sql.lines().enumerate().find(|(_, line)| line.contains(name))?;
+    let column = line[..line.find(name)?].chars().count() as u64 + 1;
+    let line = index as u64 + 1;
+    Some(Place { start: (line, column), end: (line, column + name.chars().count() as u64 - 1) })
+}

@@ -1,0 +1,327 @@
+//! The syntax tree: one SELECT over one declared table, no sub-queries, known functions only.
+//!
+//! This is where the positions are, so this is where most questions are refused. It is not what the guarantee
+//! rests on: [`lower`](super::lower) and [`total`](super::total) refuse whatever they do not know as well.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    GroupByExpr, Ident, LimitClause, ObjectName, Query, Select, SetExpr, Spanned, Statement, TableFactor,
+    TableWithJoins, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use super::catalog::{AGGREGATES, CLAMP, SCALARS};
+use crate::error::{Code, Place, Refusal};
+use crate::policy::Policy;
+
+/// A statement whose shape is accepted.
+pub(super) struct Accepted {
+    /// The statement, with `contribution_bounds_per_row => (a, b)` rewritten as a clamp of the argument.
+    pub rewritten: Statement,
+    /// Where the query stands in the text, for refusals that know no better.
+    pub place: Option<Place>,
+}
+
+/// Checks the shape of a statement.
+pub(super) fn check(statement: &DfStatement, policy: &Policy) -> Result<Accepted, Refusal> {
+    let DfStatement::Statement(statement) = statement else {
+        return Err(only_select(None));
+    };
+    let Statement::Query(query) = statement.as_ref() else {
+        return Err(only_select(place(statement.span())));
+    };
+    let select = check_query(query)?;
+    check_select(select, policy)?;
+    let mut rewritten = statement.as_ref().clone();
+    let mut walk = Walk { depth: 0 };
+    if let ControlFlow::Break(refusal) = VisitMut::visit(&mut rewritten, &mut walk) {
+        return Err(*refusal);
+    }
+    Ok(Accepted { rewritten, place: first_token(select) })
+}
+
+fn only_select(at: Option<Place>) -> Refusal {
+    Refusal::new(Code::Unsupported, "only SELECT is answered").hint("ask SELECT COUNT(*) FROM …").at(at)
+}
+
+fn first_token(select: &Select) -> Option<Place> {
+    place(select.select_token.0.span)
+}
+
+/// The place of a span; the empty span has none.
+pub(super) fn place(span: Span) -> Option<Place> {
+    (span.start.line > 0).then(|| Place {
+        start: (span.start.line, span.start.column),
+        end: (span.end.line, span.end.column.saturating_sub(1).max(1)),
+    })
+}
+
+fn unsupported(what: &str, hint: &str, span: Span) -> Refusal {
+    Refusal::new(Code::Unsupported, what).hint(hint).at(place(span))
+}
+
+fn check_query(query: &Query) -> Result<&Select, Refusal> {
+    let Query {
+        with,
+        body,
+        order_by: _,
+        limit_clause,
+        fetch,
+        locks,
+        for_clause,
+        settings,
+        format_clause,
+        pipe_operators,
+    } = query;
+    if let Some(with) = with {
+        return Err(unsupported("WITH is not analysed yet", "ask the question in one SELECT", with.span()));
+    }
+    let extras = fetch.is_some() || !locks.is_empty() || for_clause.is_some() || settings.is_some();
+    if extras || format_clause.is_some() || !pipe_operators.is_empty() {
+        return Err(unsupported("this clause is not analysed", "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT", query.span()));
+    }
+    if let Some(LimitClause::OffsetCommaLimit { offset, .. }) = limit_clause {
+        return Err(unsupported("LIMIT a, b is not analysed", "write LIMIT n OFFSET m", offset.span()));
+    }
+    match body.as_ref() {
+        SetExpr::Select(select) => Ok(select),
+        SetExpr::SetOperation { .. } => {
+            Err(unsupported("UNION, INTERSECT and EXCEPT are not analysed yet", "ask two questions", body.span()))
+        }
+        SetExpr::Query(_)
+        | SetExpr::Values(_)
+        | SetExpr::Insert(_)
+        | SetExpr::Update(_)
+        | SetExpr::Delete(_)
+        | SetExpr::Merge(_)
+        | SetExpr::Table(_) => Err(only_select(place(body.span()))),
+    }
+}
+
+fn check_select(select: &Select, policy: &Policy) -> Result<(), Refusal> {
+    let Select {
+        select_token: _,
+        optimizer_hints,
+        distinct,
+        select_modifiers,
+        top,
+        top_before_distinct: _,
+        projection: _,
+        exclude,
+        into,
+        from,
+        lateral_views,
+        prewhere,
+        selection: _,
+        connect_by,
+        group_by,
+        cluster_by,
+        distribute_by,
+        sort_by,
+        having: _,
+        named_window,
+        qualify,
+        window_before_qualify: _,
+        value_table_mode,
+        flavor: _,
+    } = select;
+    let span = select.select_token.0.span;
+    if distinct.is_some() {
+        let hint = "group by the columns instead, and count";
+        return Err(Refusal::new(Code::NotAggregated, "SELECT DISTINCT shows values as they are").hint(hint).at(place(span)));
+    }
+    if top.is_some() {
+        return Err(unsupported("TOP is not analysed", "order the noisy answer and use LIMIT", span));
+    }
+    let odd = !optimizer_hints.is_empty()
+        || select_modifiers.is_some()
+        || exclude.is_some()
+        || into.is_some()
+        || !lateral_views.is_empty()
+        || prewhere.is_some()
+        || !connect_by.is_empty()
+        || !cluster_by.is_empty()
+        || !distribute_by.is_empty()
+        || !sort_by.is_empty()
+        || !named_window.is_empty()
+        || qualify.is_some()
+        || value_table_mode.is_some();
+    if odd {
+        return Err(unsupported("a clause of this SELECT is not analysed", "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT", span));
+    }
+    match group_by {
+        GroupByExpr::Expressions(expressions, modifiers) if modifiers.is_empty() => {
+            let grouping = |e: &&Expr| matches!(e, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_));
+            if let Some(sets) = expressions.iter().find(grouping) {
+                return Err(unsupported("grouping sets are not analysed yet", "ask one question for each", sets.span()));
+            }
+        }
+        GroupByExpr::Expressions(..) | GroupByExpr::All(_) => {
+            return Err(unsupported("this GROUP BY is not analysed", "list the columns", span));
+        }
+    }
+    match from.as_slice() {
+        [table] => check_table(table, policy),
+        [] => Err(unsupported("the question names no table", "write FROM and a table of the policy", span)),
+        [_, second, ..] => {
+            Err(unsupported("several tables are not analysed yet", "ask about one table", second.span()))
+        }
+    }
+}
+
+fn check_table(from: &TableWithJoins, policy: &Policy) -> Result<(), Refusal> {
+    if let Some(join) = from.joins.first() {
+        return Err(unsupported("joins are not analysed yet", "ask about one table", join.relation.span()));
+    }
+    let TableFactor::Table {
+        name,
+        alias,
+        args,
+        with_hints,
+        version,
+        with_ordinality,
+        partitions,
+        json_path,
+        sample,
+        index_hints,
+    } = &from.relation
+    else {
+        return Err(unsupported("sub-queries are not analysed yet", "ask about a table of the policy", from.span()));
+    };
+    if sample.is_some() {
+        return Err(unsupported("TABLESAMPLE is not analysed", "leave it out", from.span()));
+    }
+    let odd = args.is_some() || !with_hints.is_empty() || version.is_some() || *with_ordinality;
+    let alias_columns = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+    if odd || alias_columns || !partitions.is_empty() || json_path.is_some() || !index_hints.is_empty() {
+        return Err(unsupported("this form of table is not analysed", "write its name alone", from.span()));
+    }
+    let known = single(name).is_some_and(|ident| policy.tables.contains_key(&ident.value));
+    if !known {
+        let tables: Vec<_> = policy.tables.keys().map(|table| format!("`{table}`")).collect();
+        return Err(Refusal::new(Code::UnknownTable, format!("the policy declares no table `{name}`"))
+            .hint(format!("it declares {}", tables.join(", ")))
+            .at(place(name.span())));
+    }
+    Ok(())
+}
+
+fn single(name: &ObjectName) -> Option<&Ident> {
+    match name.0.as_slice() {
+        [part] => part.as_ident(),
+        _ => None,
+    }
+}
+
+/// Visits every expression: refuses sub-queries and unknown functions, and rewrites per-row bounds.
+struct Walk {
+    depth: usize,
+}
+
+impl VisitorMut for Walk {
+    type Break = Box<Refusal>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        if self.depth > 1 {
+            let what = "sub-queries are not analysed yet: their result would depend on rows";
+            return ControlFlow::Break(Box::new(unsupported(what, "use a constant", query.span())));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        let Expr::Function(function) = expr else {
+            return ControlFlow::Continue(());
+        };
+        match check_function(function) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(refusal) => ControlFlow::Break(Box::new(refusal)),
+        }
+    }
+}
+
+fn check_function(function: &mut Function) -> Result<(), Refusal> {
+    let span = function.name.span();
+    let name = function.name.to_string().to_ascii_lowercase();
+    if function.over.is_some() {
+        return Err(unsupported("window functions look at several rows at once", "use GROUP BY", span));
+    }
+    let aggregate = AGGREGATES.contains(&name.as_str());
+    if !aggregate && !SCALARS.contains(&name.as_str()) {
+        return Err(unknown_function(&name).at(place(span)));
+    }
+    function.name = ObjectName::from(vec![Ident::with_span(span, name.clone())]);
+    if function.null_treatment.is_some() || !function.within_group.is_empty() || function.uses_odbc_syntax {
+        return Err(unsupported("this form of a function is not analysed", "leave the extra clause out", span));
+    }
+    match &mut function.args {
+        FunctionArguments::List(list) if aggregate => check_aggregate(&name, list, span),
+        _ => Ok(()),
+    }
+}
+
+fn unknown_function(name: &str) -> Refusal {
+    let refusal = Refusal::new(Code::UnknownFunction, format!("the function `{name}` is not offered"));
+    refusal.hint(match name {
+        "min" | "max" | "median" | "percentile_cont" | "approx_percentile_cont" | "mode" | "quantile" => {
+            "an exact extreme or quantile shows somebody's value; COUNT, SUM and AVG are offered".to_owned()
+        }
+        "approx_distinct" | "hll" | "md5" | "sha256" => {
+            "sketches and hashes are not private; COUNT(DISTINCT unit) is offered".to_owned()
+        }
+        "random" | "now" | "current_user" | "current_date" | "sleep" => "it depends on more than the row".to_owned(),
+        _ => {
+            let known = AGGREGATES.iter().chain(&SCALARS);
+            let nearest = known.max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+            match nearest {
+                Some(nearest) if strsim::jaro_winkler(nearest, name) > 0.8 => format!("did you mean `{nearest}`?"),
+                _ => "the functions are listed in docs/sql.md".to_owned(),
+            }
+        }
+    })
+}
+
+/// `SUM(x, contribution_bounds_per_row => (a, b))` is the sum of x clamped to [a, b].
+fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> Result<(), Refusal> {
+    if !list.clauses.is_empty() {
+        return Err(unsupported("this form of an aggregate is not analysed", "leave the extra clause out", span));
+    }
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && name != "count" {
+        return Err(unsupported("DISTINCT is answered for COUNT only", "leave DISTINCT out", span));
+    }
+    let Some(FunctionArg::Named { name: option, arg, .. }) = list.args.get(1) else {
+        return Ok(());
+    };
+    let (option, at) = (option.value.to_ascii_lowercase(), option.span);
+    if option != "contribution_bounds_per_row" || list.args.len() != 2 {
+        return Err(Refusal::new(Code::Option, format!("`{option}` is not an option of an aggregate"))
+            .hint("contribution_bounds_per_row => (lower, upper)")
+            .at(place(at)));
+    }
+    let bounds = match arg {
+        FunctionArgExpr::Expr(Expr::Tuple(pair)) if pair.len() == 2 => pair.clone(),
+        _ => return Err(Refusal::new(Code::Option, "bounds are a pair (lower, upper)").at(place(at))),
+    };
+    list.args.truncate(1);
+    let mut clamped = vec![list.args.remove(0)];
+    clamped.extend(bounds.into_iter().map(|bound| FunctionArg::Unnamed(FunctionArgExpr::Expr(bound))));
+    list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(CLAMP)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: clamped,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    }))));
+    Ok(())
+}

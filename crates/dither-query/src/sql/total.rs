@@ -1,0 +1,254 @@
+//! Makes a row-local expression a total function, or refuses it.
+//!
+//! A cell that does not cast, a division by zero or a number out of range becomes NULL; nothing in a row can make a
+//! query fail. Arithmetic is done in 64-bit floats: it may round, but it neither wraps nor raises, and what leaves
+//! it is clamped to the lattice before anything is added up.
+
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::functions::core::expr_fn::nullif;
+use datafusion::functions::math::expr_fn::trunc;
+use datafusion::logical_expr::expr::{Alias, Between, Case, Cast, InList, Like, ScalarFunction, TryCast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, lit, try_cast, when};
+use datafusion::scalar::ScalarValue;
+
+use super::catalog::{CLAMP, SCALARS};
+use crate::error::{Code, Place, Refusal};
+
+/// The longest literal list; longer ones belong into the policy.
+const MAX_LIST: usize = 10_000;
+
+/// Rewrites an expression over the columns of a table into a total one.
+///
+/// # Errors
+/// A [`Refusal`] for whatever is not known to depend on the row alone.
+pub(super) fn total(expr: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
+    let recurse = |expr: Box<Expr>| total(*expr, schema).map(Box::new);
+    let each = |exprs: Vec<Expr>| exprs.into_iter().map(|expr| total(expr, schema)).collect::<Result<Vec<_>, _>>();
+    Ok(match expr {
+        Expr::Column(_) | Expr::Literal(..) => expr,
+        Expr::Alias(Alias { expr, .. }) => total(*expr, schema)?,
+        Expr::BinaryExpr(binary) => total_binary(binary, schema)?,
+        Expr::Not(expr) => Expr::Not(recurse(expr)?),
+        Expr::IsNull(expr) => Expr::IsNull(recurse(expr)?),
+        Expr::IsNotNull(expr) => Expr::IsNotNull(recurse(expr)?),
+        Expr::IsTrue(expr) => Expr::IsTrue(recurse(expr)?),
+        Expr::IsFalse(expr) => Expr::IsFalse(recurse(expr)?),
+        Expr::IsUnknown(expr) => Expr::IsUnknown(recurse(expr)?),
+        Expr::IsNotTrue(expr) => Expr::IsNotTrue(recurse(expr)?),
+        Expr::IsNotFalse(expr) => Expr::IsNotFalse(recurse(expr)?),
+        Expr::IsNotUnknown(expr) => Expr::IsNotUnknown(recurse(expr)?),
+        Expr::Negative(expr) => lit(0.0) - number(total(*expr, schema)?, schema)?,
+        Expr::Between(Between { expr, negated, low, high }) => {
+            Expr::Between(Between { expr: recurse(expr)?, negated, low: recurse(low)?, high: recurse(high)? })
+        }
+        Expr::InList(InList { expr, list, negated }) if list.len() <= MAX_LIST => {
+            Expr::InList(InList { expr: recurse(expr)?, list: each(list)?, negated })
+        }
+        Expr::InList(_) => {
+            return Err(Refusal::new(Code::TooLarge, format!("a list has more than {MAX_LIST} values"))
+                .hint("declare the list as `keys` in the policy"));
+        }
+        Expr::Like(Like { negated, expr, pattern, escape_char, case_insensitive }) => {
+            if !matches!(pattern.as_ref(), Expr::Literal(ScalarValue::Utf8(Some(_)), _)) {
+                return Err(Refusal::new(Code::Unsupported, "a LIKE pattern must be a constant text"));
+            }
+            Expr::Like(Like { negated, expr: recurse(expr)?, pattern, escape_char, case_insensitive })
+        }
+        Expr::Case(Case { expr, when_then_expr, else_expr }) => Expr::Case(Case {
+            expr: expr.map(recurse).transpose()?,
+            when_then_expr: when_then_expr
+                .into_iter()
+                .map(|(when, then)| Ok((recurse(when)?, recurse(then)?)))
+                .collect::<Result<_, Refusal>>()?,
+            else_expr: else_expr.map(recurse).transpose()?,
+        }),
+        Expr::Cast(Cast { expr, field }) => total_cast(total(*expr, schema)?, field.data_type())?,
+        Expr::TryCast(TryCast { expr, field }) => total_cast(total(*expr, schema)?, field.data_type())?,
+        Expr::ScalarFunction(function) => total_function(function, schema)?,
+        Expr::ScalarVariable(..)
+        | Expr::SimilarTo(_)
+        | Expr::AggregateFunction(_)
+        | Expr::WindowFunction(_)
+        | Expr::Exists(_)
+        | Expr::InSubquery(_)
+        | Expr::SetComparison(_)
+        | Expr::ScalarSubquery(_)
+        | Expr::GroupingSet(_)
+        | Expr::Placeholder(_)
+        | Expr::OuterReferenceColumn(..)
+        | Expr::Unnest(_)
+        | Expr::HigherOrderFunction(_)
+        | Expr::Lambda(_)
+        | Expr::LambdaVariable(_) => return Err(not_row_local(&expr)),
+        #[allow(deprecated)]
+        Expr::Wildcard { .. } => return Err(not_row_local(&expr)),
+    })
+}
+
+fn not_row_local(expr: &Expr) -> Refusal {
+    Refusal::new(Code::Unsupported, format!("`{expr}` is not known to depend on one row alone"))
+        .hint("use comparisons, arithmetic, CASE, CAST and the functions of docs/sql.md")
+        .at(place_of(expr))
+}
+
+/// The place of the first column in an expression, for the caret.
+pub(super) fn place_of(expr: &Expr) -> Option<Place> {
+    let mut spans = Vec::new();
+    let _ = datafusion::common::tree_node::TreeNode::apply(expr, |node: &Expr| {
+        if let Expr::Column(column) = node {
+            spans.extend(column.spans.first());
+        }
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    });
+    spans.first().map(|span| Place {
+        start: (span.start.line, span.start.column),
+        end: (span.end.line, span.end.column.saturating_sub(1)),
+    })
+}
+
+fn type_of(expr: &Expr, schema: &DFSchema) -> Result<DataType, Refusal> {
+    expr.get_type(schema).map_err(|error| Refusal::new(Code::Type, error.strip_backtrace()).at(place_of(expr)))
+}
+
+/// The expression as a float; refused unless it is a number.
+pub(super) fn number(expr: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
+    match type_of(&expr, schema)? {
+        DataType::Float64 => Ok(expr),
+        kind if kind.is_numeric() || kind == DataType::Null => Ok(try_cast(expr, DataType::Float64)),
+        kind => Err(Refusal::new(Code::Type, format!("`{expr}` is {kind}, not a number"))
+            .hint("cast it, as in CAST(x AS DOUBLE)")
+            .at(place_of(&expr))),
+    }
+}
+
+fn total_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr, Refusal> {
+    let BinaryExpr { left, op, right } = binary;
+    let (left, right) = (total(*left, schema)?, total(*right, schema)?);
+    let integers = type_of(&left, schema)?.is_integer() && type_of(&right, schema)?.is_integer();
+    let numbers = |left, right| Ok::<_, Refusal>((number(left, schema)?, number(right, schema)?));
+    Ok(match op {
+        Operator::Eq
+        | Operator::NotEq
+        | Operator::Lt
+        | Operator::LtEq
+        | Operator::Gt
+        | Operator::GtEq
+        | Operator::And
+        | Operator::Or
+        | Operator::IsDistinctFrom
+        | Operator::IsNotDistinctFrom
+        | Operator::StringConcat => Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))),
+        Operator::Plus | Operator::Minus | Operator::Multiply => {
+            let (left, right) = numbers(left, right)?;
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+        }
+        Operator::Divide | Operator::Modulo => {
+            let (left, right) = numbers(left, right)?;
+            let divisor = nullif(right, lit(0.0));
+            let quotient = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(divisor)));
+            // SQL divides integers towards zero.
+            if integers && op == Operator::Divide { trunc(vec![quotient]) } else { quotient }
+        }
+        other => {
+            return Err(Refusal::new(Code::Unsupported, format!("the operator `{other}` is not offered"))
+                .hint("use comparisons, + - * / %, AND, OR, NOT and ||")
+                .at(place_of(&left)));
+        }
+    })
+}
+
+fn total_cast(expr: Expr, to: &DataType) -> Result<Expr, Refusal> {
+    match to {
+        DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::Float32
+        | DataType::Float64
+        | DataType::Utf8
+        | DataType::Date32
+        | DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, None) => Ok(try_cast(expr, to.clone())),
+        other => Err(Refusal::new(Code::Type, format!("a cast to {other} is not offered"))
+            .hint("cast to BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP")
+            .at(place_of(&expr))),
+    }
+}
+
+fn total_function(function: ScalarFunction, schema: &DFSchema) -> Result<Expr, Refusal> {
+    let name = function.func.name().to_owned();
+    let mut args = function.args.into_iter().map(|arg| total(arg, schema)).collect::<Result<Vec<_>, _>>()?;
+    let constant = |arg: Option<&Expr>| matches!(arg, Some(Expr::Literal(..)));
+    let refuse = |message: &str| {
+        Err(Refusal::new(Code::Unsupported, message.to_owned()).at(args.first().and_then(place_of)))
+    };
+    match name.as_str() {
+        CLAMP => return clamp(args, schema),
+        // The part of a date is named by a constant; a wrong name is refused by the planner.
+        "date_part" | "date_trunc" if !constant(args.first()) => return refuse("the date part must be a constant"),
+        "substr" | "left" if args[1..].iter().any(|arg| !natural(arg)) => {
+            return refuse("positions and lengths must be constants of at least 0");
+        }
+        "round" if args.len() > 1 && !natural(&args[1]) => return refuse("the number of digits must be a constant"),
+        // Floats neither wrap nor raise.
+        "abs" | "ceil" | "floor" | "round" => {
+            let value = args.remove(0);
+            args.insert(0, number(value, schema)?);
+        }
+        known if SCALARS.contains(&known) => {}
+        other => {
+            return Err(Refusal::new(Code::UnknownFunction, format!("the function `{other}` is not offered"))
+                .hint("the functions are listed in docs/sql.md"));
+        }
+    }
+    Ok(Expr::ScalarFunction(ScalarFunction { func: function.func, args }))
+}
+
+fn natural(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(value)), _) => (0..=1 << 20).contains(value),
+        Expr::Cast(Cast { expr, .. }) => natural(expr),
+        Expr::TryCast(TryCast { expr, .. }) => natural(expr),
+        _ => false,
+    }
+}
+
+fn clamp(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Expr, Refusal> {
+    let bound = |arg: &Expr| match literal_number(arg) {
+        Some(value) if value.is_finite() => Ok(value),
+        _ => Err(Refusal::new(Code::MissingBounds, "bounds must be two finite constants").at(place_of(arg))),
+    };
+    let (lower, upper) = (bound(&args[1])?, bound(&args[2])?);
+    if lower >= upper {
+        return Err(Refusal::new(Code::MissingBounds, "the lower bound must be below the upper one")
+            .hint(format!("({upper}, {lower})"))
+            .at(place_of(&args[0])));
+    }
+    clamped(number(args.remove(0), schema)?, lower, upper)
+}
+
+/// `value` moved to the nearer bound if it lies outside; NULL stays NULL.
+///
+/// GREATEST and LEAST would not do: they skip NULL and would turn a missing value into a bound.
+pub(crate) fn clamped(value: Expr, lower: f64, upper: f64) -> Result<Expr, Refusal> {
+    when(value.clone().lt(lit(lower)), lit(lower))
+        .when(value.clone().gt(lit(upper)), lit(upper))
+        .otherwise(value)
+        .map_err(|error| Refusal::new(Code::Type, error.strip_backtrace()))
+}
+
+/// The value of a constant, through casts and signs.
+pub(super) fn literal_number(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(value)), _) => Some(*value as f64),
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => Some(*value),
+        Expr::Cast(Cast { expr, .. }) => literal_number(expr),
+        Expr::TryCast(TryCast { expr, .. }) => literal_number(expr),
+        Expr::Negative(expr) => literal_number(expr).map(|value| -value),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
+            Some(literal_number(left)? - literal_number(right)?)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,418 @@
+//! Reports: several questions under one budget, planned, charged and published together.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use dither_accounting::Cost;
+use dither_core::{Answer, Budget, Delta, Epsilon, Mechanism, PrivacyEvent};
+use dither_mechanisms::{KeyRule, PlanMechanism};
+use dither_query::Refusal;
+use dither_query::error::Code;
+use dither_query::explain::{Accountants, TargetError, solve};
+use dither_query::plan::{MechanismChoice, QueryPlan, Shape, price, shape};
+use dither_query::release::{answer, columns};
+use dither_report::{
+    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot,
+    PrivacyStatement, Section, Share, Step, TableBounds, Version, postprocess,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::session::{Amounts, Session};
+
+/// A report file: what to ask, under which budget, and how to show it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportSpec {
+    /// The policy file, relative to the report file.
+    pub policy: PathBuf,
+    /// The title.
+    pub title: String,
+    /// The language of all words that are not given: `en` or `zh`.
+    #[serde(default)]
+    pub language: Language,
+    /// What the report is about.
+    #[serde(default)]
+    pub summary: String,
+    /// A scope of the policy to charge instead of the data set as a whole.
+    #[serde(default)]
+    pub scope: Option<String>,
+    /// The budget of all questions together.
+    pub budget: Budget,
+    /// The questions.
+    #[serde(rename = "question")]
+    pub questions: Vec<Question>,
+}
+
+/// One question of a report.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    /// A short name, unique in the report.
+    pub id: String,
+    /// The heading.
+    pub title: String,
+    /// The SQL.
+    pub sql: String,
+    /// A remark.
+    #[serde(default)]
+    pub note: String,
+    /// Its part of the budget relative to the others; 1 by default.
+    #[serde(default)]
+    pub weight: Option<f64>,
+    /// The error to aim at instead of a weight, as `0.3` or `2%`.
+    #[serde(default)]
+    pub target_error: Option<String>,
+    /// Which noise.
+    #[serde(default)]
+    pub mechanism: MechanismChoice,
+    /// What is done with the answer, in order. All of it is free.
+    #[serde(default)]
+    pub then: Vec<Step>,
+    /// How the answer is drawn.
+    #[serde(default)]
+    pub plot: Option<Plot>,
+}
+
+impl ReportSpec {
+    /// Reads a report file. The policy's path is made relative to where the report lies.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not a report.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let failed = |message: String, hint: Option<&str>| Error::Report {
+            path: path.to_owned(),
+            message,
+            hint: hint.map(str::to_owned),
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string(), Some("check the path")))?;
+        let mut spec: Self = toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().into(), None))?;
+        if spec.questions.is_empty() {
+            return Err(failed("the report asks nothing".into(), Some("add a [[question]]")));
+        }
+        for (index, question) in spec.questions.iter().enumerate() {
+            if spec.questions[..index].iter().any(|other| other.id == question.id) {
+                return Err(failed(format!("two questions have the id `{}`", question.id), Some("rename one")));
+            }
+            if question.weight.is_some_and(|weight| !(weight.is_finite() && weight > 0.0)) {
+                return Err(failed(format!("the weight of `{}` must be positive", question.id), Some("weight = 1")));
+            }
+        }
+        let folder = path.parent().unwrap_or(Path::new("."));
+        spec.policy = folder.join(&spec.policy);
+        Ok(spec)
+    }
+}
+
+/// A published report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Published {
+    /// The report.
+    pub document: Document,
+    /// The certificate.
+    pub certificate: Certificate,
+    /// What the whole was charged.
+    pub charged: Amounts,
+    /// What is left.
+    pub remaining: Amounts,
+    /// Whether it had been published before, so that nothing was charged now.
+    pub repeated: bool,
+}
+
+/// The plan of a report.
+#[derive(Debug, Clone)]
+pub struct ReportPlan {
+    /// The questions, priced.
+    pub plans: Vec<QueryPlan>,
+    /// The price of all together.
+    pub cost: Cost,
+}
+
+/// A plan of a report in words and numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReportPreview {
+    /// One explanation for each question.
+    pub questions: Vec<(String, dither_query::explain::Explanation)>,
+    /// What the whole will be charged.
+    pub charged: Amounts,
+    /// What is left now.
+    pub remaining: Amounts,
+    /// What is left afterwards; `None` if it does not fit.
+    pub remaining_after: Option<Amounts>,
+}
+
+impl Session {
+    /// Plans a report: every question gets its share of the budget, and all are priced as one event.
+    ///
+    /// # Errors
+    /// A question that is refused, a step that cannot be done, a budget that cannot reach the target errors.
+    ///
+    /// # Privacy
+    /// Charges nothing, reads no row.
+    pub async fn plan_report(&self, spec: &ReportSpec) -> Result<ReportPlan, Error> {
+        let mut shapes = Vec::new();
+        for question in &spec.questions {
+            let refused = |refusal| Error::refused(refusal, &question.sql);
+            let (shape, options) = shape(&question.sql, self.policy()).await.map_err(refused)?;
+            if options.epsilon.is_some() || options.delta.is_some() {
+                return Err(refused(
+                    Refusal::new(Code::Option, "a question of a report has no epsilon or delta of its own")
+                        .hint("use `weight` or `target_error`"),
+                ));
+            }
+            shapes.push(shape);
+        }
+        let plans = allot(spec, &shapes)?;
+        check_steps(spec, &plans).await?;
+        let cost = compose(&plans, spec.budget.delta).map_err(|refusal| Error::refused(refusal, ""))?;
+        Ok(ReportPlan { plans, cost })
+    }
+
+    /// [`Session::plan_report`] in words and numbers.
+    ///
+    /// # Errors
+    /// As [`Session::plan_report`].
+    pub async fn preview_report(&self, spec: &ReportSpec) -> Result<ReportPreview, Error> {
+        let ReportPlan { plans, cost } = self.plan_report(spec).await?;
+        let questions = spec
+            .questions
+            .iter()
+            .zip(&plans)
+            .map(|(question, plan)| {
+                let explanation = plan.explain(spec.budget.delta).map_err(|r| Error::refused(r, &question.sql))?;
+                Ok((question.title.clone(), explanation))
+            })
+            .collect::<Result<_, Error>>()?;
+        let (remaining, remaining_after) = self.before_and_after(&cost).await?;
+        Ok(ReportPreview { questions, charged: Amounts::from(&cost), remaining, remaining_after })
+    }
+
+    /// Charges a report as one event, answers its questions, and makes the document and the certificate.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    ///
+    /// # Privacy
+    /// The composition of all questions, priced together; all parameters are fixed before anything is drawn.
+    pub async fn report(&self, spec: &ReportSpec, generated: &str) -> Result<Published, Error> {
+        let ReportPlan { plans, cost } = self.plan_report(spec).await?;
+        let ledger = self.ledger().await?;
+        let label = format!("report: {}", spec.title);
+        let (release, repeated) = self.release(&ledger, &plans, spec.budget.delta, None, label).await?;
+        let (charged, remaining) = (Amounts::from(&cost), self.remaining(&ledger).await?);
+        let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
+        let mut sections = Vec::new();
+        for ((question, plan), noisy) in spec.questions.iter().zip(&plans).zip(release.value()) {
+            let raw = answer(plan, noisy).await.map_err(|refusal| Error::refused(refusal, &question.sql))?;
+            let (shown, labels) = postprocess::apply(&question.then, raw, &answers, spec.language)?;
+            answers.insert(question.id.clone(), shown.clone());
+            sections.push(Section {
+                id: question.id.clone(),
+                title: question.title.clone(),
+                note: question.note.clone(),
+                question: question.sql.trim().to_owned(),
+                answer: shown,
+                share: share(plan, &charged)?,
+                postprocessing: labels,
+                plot: question.plot.clone(),
+            });
+        }
+        let privacy = self.privacy_statement(spec, &plans);
+        let total = Loss::from(self.policy().budget.limit());
+        let loss = |amounts: Amounts| Loss { epsilon: amounts.epsilon, delta: amounts.delta };
+        let receipt = release.receipt().clone();
+        let document = Document {
+            title: spec.title.clone(),
+            language: spec.language,
+            dataset: self.policy().dataset.clone(),
+            summary: spec.summary.clone(),
+            privacy: privacy.clone(),
+            budget: BudgetLine { total, charged: loss(charged), remaining: loss(remaining) },
+            sections,
+            receipt: receipt.clone(),
+            generated: generated.to_owned(),
+        };
+        let certificate = Certificate {
+            title: spec.title.clone(),
+            language: spec.language,
+            dataset: self.policy().dataset.clone(),
+            privacy,
+            bounds: self.table_bounds(&plans),
+            events: spec
+                .questions
+                .iter()
+                .zip(&plans)
+                .map(|(question, plan)| EventLine { purpose: question.title.clone(), event: plan.event() })
+                .collect(),
+            guarantees: guarantees(&plans, spec.budget.delta),
+            total,
+            charged: loss(charged),
+            head: ledger.head().await?,
+            receipt,
+            policy: self.policy().fingerprint(),
+            versions: vec![Version { name: "dither".into(), version: crate::VERSION.into() }],
+            generated: generated.to_owned(),
+        };
+        Ok(Published { document, certificate, charged, remaining, repeated })
+    }
+
+    fn privacy_statement(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> PrivacyStatement {
+        let table = &self.policy().tables[&plans[0].question.table];
+        let count = spec.questions.len();
+        let composition = match spec.language {
+            Language::En => format!(
+                "All {count} questions were fixed before anything was drawn and are priced as one event; the smallest \
+                 valid bound is charged."
+            ),
+            Language::ZhHans => {
+                format!("全部 {count} 个问题在抽取噪声之前就已确定，并作为一个事件整体计价，按其中最小的有效上界记账。")
+            }
+        };
+        PrivacyStatement { unit: table.privacy_unit.clone(), neighbors: table.neighbors, composition }
+    }
+
+    fn table_bounds(&self, plans: &[QueryPlan]) -> Vec<TableBounds> {
+        let mut bounds: Vec<TableBounds> = Vec::new();
+        for plan in plans {
+            let name = &plan.question.table;
+            if bounds.iter().any(|known| known.table == *name) {
+                continue;
+            }
+            let columns = self.policy().tables[name].columns.iter().filter_map(|(column, policy)| {
+                let value = policy.value_bounds()?;
+                let step = value.lattice().step();
+                let (lower, upper) = (value.lower() as f64 * step, value.upper() as f64 * step);
+                Some(ColumnBounds { column: column.clone(), lower, upper, step })
+            });
+            bounds.push(TableBounds { table: name.clone(), contribution: plan.bounds, columns: columns.collect() });
+        }
+        bounds
+    }
+}
+
+/// Checks the declared steps on the columns of the answers, before anything is charged.
+async fn check_steps(spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error> {
+    let mut sections = BTreeMap::new();
+    for (question, plan) in spec.questions.iter().zip(plans) {
+        let columns = columns(plan).await.map_err(|refusal| Error::refused(refusal, &question.sql))?;
+        let columns = postprocess::check(&question.then, columns, &sections)?;
+        if let Some(plot) = &question.plot {
+            plot.check(&columns)?;
+        }
+        sections.insert(question.id.clone(), Answer { columns, rows: Vec::new() });
+    }
+    Ok(())
+}
+
+/// The event of all questions, priced together.
+fn compose(plans: &[QueryPlan], delta: Delta) -> Result<Cost, Refusal> {
+    let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
+    Cost::of(&mechanism.event(), delta).map_err(|error| Refusal::new(Code::Range, error.to_string()))
+}
+
+/// Gives every question its share: first those that aim at an error, then the others by weight.
+///
+/// Shares that add up to the budget always fit it. Where the composition of all questions costs less than the sum of
+/// its parts, the shares of the weighted questions grow by a common factor until the whole costs the budget.
+fn allot(spec: &ReportSpec, shapes: &[Shape]) -> Result<Vec<QueryPlan>, Error> {
+    let delta = spec.budget.delta;
+    let users = spec.questions.iter().zip(shapes).filter(|(question, shape)| uses_delta(question, shape)).count();
+    let each = Delta::from_attos(delta.attos() / users.max(1) as u64)?;
+    let delta_of = |question: &Question, shape: &Shape| if uses_delta(question, shape) { each } else { Delta::ZERO };
+    let total = spec.budget.epsilon.nanos();
+    let mut plans: Vec<Option<QueryPlan>> = vec![None; shapes.len()];
+    let mut aimed = 0_u64;
+    for ((question, shape), slot) in spec.questions.iter().zip(shapes).zip(&mut plans) {
+        let Some(target) = &question.target_error else { continue };
+        let refused = |refusal| Error::refused(refusal, &question.sql);
+        let target: TargetError = target.parse().map_err(refused)?;
+        let delta = delta_of(question, shape);
+        let plan = solve(shape, target, delta, question.mechanism, spec.budget.epsilon).map_err(refused)?;
+        aimed = aimed.saturating_add(plan.cost().map_err(refused)?.epsilon_nanos);
+        *slot = Some(plan);
+    }
+    let weights: f64 = spec.questions.iter().zip(&plans).filter(|(_, plan)| plan.is_none()).map(|(q, _)| weight(q)).sum();
+    let left = total.saturating_sub(aimed);
+    if aimed > total || (weights > 0.0 && left == 0) {
+        let needed = aimed as f64 / Epsilon::NANOS as f64;
+        let refusal = Refusal::new(Code::TargetError, format!("the target errors need epsilon {needed}, the budget has {}", spec.budget.epsilon))
+            .hint("raise the budget of the report, or aim at larger errors");
+        return Err(Error::refused(refusal, ""));
+    }
+    let at = |factor: f64| -> Result<Vec<QueryPlan>, Error> {
+        let mut filled = Vec::new();
+        for ((question, shape), plan) in spec.questions.iter().zip(shapes).zip(&plans) {
+            filled.push(match plan {
+                Some(plan) => plan.clone(),
+                None => {
+                    let nanos = (left as f64 * factor * weight(question) / weights).floor() as u64;
+                    let delta = delta_of(question, shape);
+                    price(shape.clone(), Epsilon::from_nanos(nanos)?, delta, question.mechanism)
+                        .map_err(|refusal| Error::refused(refusal, &question.sql))?
+                }
+            });
+        }
+        Ok(filled)
+    };
+    let fits = |plans: &[QueryPlan]| {
+        compose(plans, delta).is_ok_and(|cost| cost.epsilon_nanos <= total && cost.delta_attos <= delta.attos())
+    };
+    let mut best = at(1.0)?;
+    if !fits(&best) {
+        // A nano-unit of rounding in the parts can push the sum over the edge.
+        best = at(1.0 - 1e-6)?;
+    }
+    if weights == 0.0 {
+        return Ok(best);
+    }
+    let (mut below, mut above) = (1.0, 8.0);
+    for _ in 0..14 {
+        let factor = f64::midpoint(below, above);
+        match at(factor).ok().filter(|plans| fits(plans)) {
+            Some(plans) => (below, best) = (factor, plans),
+            None => above = factor,
+        }
+    }
+    Ok(best)
+}
+
+fn weight(question: &Question) -> f64 {
+    question.weight.unwrap_or(1.0)
+}
+
+/// Whether a question may use δ: for keys from the data, or for Gaussian noise that was asked for.
+fn uses_delta(question: &Question, shape: &Shape) -> bool {
+    shape.has_private_keys() || question.mechanism != MechanismChoice::Laplace
+}
+
+/// What one question cost by itself, and how it was noised.
+fn share(plan: &QueryPlan, charged: &Amounts) -> Result<Share, Error> {
+    let cost = Amounts::from(&plan.cost().map_err(|refusal| Error::refused(refusal, ""))?);
+    let noise = plan.explain_outputs().into_iter().map(|output| Noise {
+        column: output.name,
+        kind: if output.mechanism == "Gaussian" { NoiseKind::Gaussian } else { NoiseKind::Laplace },
+        scale: Some(output.noise_scale),
+        expected_error: output.expected_error,
+    });
+    Ok(Share {
+        epsilon: cost.epsilon,
+        delta: cost.delta,
+        percent: 100.0 * cost.epsilon / charged.epsilon,
+        noise: noise.collect(),
+        threshold: match &plan.mechanism.keys {
+            KeyRule::Public => None,
+            KeyRule::Threshold(threshold) => Some(threshold.threshold() as f64),
+        },
+    })
+}
+
+fn guarantees(plans: &[QueryPlan], delta: Delta) -> Vec<Guarantee> {
+    let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
+    let event: PrivacyEvent = mechanism.event();
+    let Some(accountants) = Accountants::of(&event, delta) else { return Vec::new() };
+    [("basic", accountants.basic), ("zCDP", accountants.zcdp), ("RDP", accountants.rdp)]
+        .into_iter()
+        .map(|(name, epsilon)| Guarantee { accountant: name.into(), epsilon, delta: accountants.delta })
+        .collect()
+}

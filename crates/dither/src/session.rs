@@ -1,0 +1,342 @@
+//! A session: one policy, its ledger, an engine, and the one order in which they are used.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dither_accounting::{Cost, Filter, Remaining, Spent};
+use dither_core::{Answer, Delta, Epsilon, Measurement, Mechanism, Receipt, Release, RequestId, Sensitive};
+use dither_ledger::{ChargeRequest, Ledger, LedgerError, Outcome, ScopeLimit, ScopePath};
+use dither_mechanisms::{NoisyTable, PlanMechanism};
+use dither_noise::NoiseSource;
+use dither_query::engine::{Engine, LocalEngine, measure};
+use dither_query::explain::{Explanation, TargetError, solve};
+use dither_query::plan::{QueryPlan, Request, plan, shape};
+use dither_query::policy::Policy;
+use dither_query::source::{self, Progress};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// An amount of privacy loss, for display.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Amounts {
+    /// ε.
+    pub epsilon: f64,
+    /// δ.
+    pub delta: f64,
+}
+
+impl From<&Cost> for Amounts {
+    fn from(cost: &Cost) -> Self {
+        Self::of(cost.epsilon_nanos, cost.delta_attos)
+    }
+}
+
+impl From<Remaining> for Amounts {
+    fn from(remaining: Remaining) -> Self {
+        Self::of(remaining.epsilon_nanos, remaining.delta_attos)
+    }
+}
+
+impl Amounts {
+    fn of(nanos: u64, attos: u64) -> Self {
+        Self { epsilon: nanos as f64 / Epsilon::NANOS as f64, delta: attos as f64 / Delta::ATTOS as f64 }
+    }
+}
+
+/// A plan before anything is spent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Preview {
+    /// The question.
+    pub sql: String,
+    /// What it costs and how well it will be answered.
+    pub plan: Explanation,
+    /// What is left now.
+    pub remaining: Amounts,
+    /// What is left afterwards; `None` if it does not fit.
+    pub remaining_after: Option<Amounts>,
+    /// Whether the same request was answered before, so that asking again is free.
+    pub answered_before: bool,
+}
+
+/// An answer and what it cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The answer.
+    pub answer: Answer,
+    /// What the request was charged, when it was charged.
+    pub charged: Amounts,
+    /// What is left.
+    pub remaining: Amounts,
+    /// The charge in the ledger.
+    pub receipt: Receipt,
+    /// Whether this answer was given before, so that nothing was charged now.
+    pub repeated: bool,
+}
+
+/// One policy with its ledger.
+pub struct Session {
+    pub(crate) policy: Policy,
+    ledger_path: PathBuf,
+    scope: ScopePath,
+    engine: Box<dyn Engine>,
+    progress: Arc<Progress>,
+}
+
+impl Session {
+    /// Opens a policy. No table is opened, and no ledger is made before something is charged.
+    ///
+    /// # Errors
+    /// A policy that is not one.
+    pub fn open(policy: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::new(Policy::load(policy)?)
+    }
+
+    /// A session on a policy that is already read.
+    ///
+    /// # Errors
+    /// A data set whose name is not that of a scope.
+    pub fn new(policy: Policy) -> Result<Self, Error> {
+        let ledger_path = policy.base_dir.join(&policy.ledger);
+        let scope = policy.dataset.parse()?;
+        let (engine, progress) = (Box::new(LocalEngine::default()), Arc::default());
+        Ok(Self { policy, ledger_path, scope, engine, progress })
+    }
+
+    /// Charges a narrower scope of the policy, and all scopes above it: `research/alice`.
+    ///
+    /// # Errors
+    /// A scope that the policy does not declare.
+    pub fn in_scope(mut self, path: &str) -> Result<Self, Error> {
+        let scope: ScopePath = format!("{}/{path}", self.policy.dataset).parse()?;
+        if !self.policy.scopes.contains_key(path) {
+            return Err(LedgerError::UnknownScope { scope }.into());
+        }
+        self.scope = scope;
+        Ok(self)
+    }
+
+    /// Runs the portable half somewhere else.
+    pub fn with_engine(mut self, engine: Box<dyn Engine>) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// How far the reading of a table has come. For the operator only.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Opens the ledger, makes it if there is none, and declares the limits of the policy.
+    ///
+    /// # Errors
+    /// A ledger that cannot be opened, or limits above those in force.
+    pub async fn ledger(&self) -> Result<Ledger, Error> {
+        let ledger = Ledger::open(&self.ledger_path).await?;
+        ledger.declare(&self.limits()?).await?;
+        Ok(ledger)
+    }
+
+    /// The ledger if there is one already.
+    ///
+    /// # Errors
+    /// A ledger that cannot be read.
+    pub async fn existing_ledger(&self) -> Result<Option<Ledger>, Error> {
+        if !self.ledger_path.exists() {
+            return Ok(None);
+        }
+        Ok(Some(Ledger::open_existing(&self.ledger_path).await?))
+    }
+
+    /// The limits of the policy, the data set first.
+    ///
+    /// # Errors
+    /// A scope with an impossible name.
+    pub fn limits(&self) -> Result<Vec<ScopeLimit>, Error> {
+        let budget = &self.policy.budget;
+        let mut limits = vec![ScopeLimit {
+            path: self.policy.dataset.parse()?,
+            budget: budget.limit(),
+            composition: budget.composition,
+        }];
+        for (path, scope) in &self.policy.scopes {
+            limits.push(ScopeLimit {
+                path: format!("{}/{path}", self.policy.dataset).parse()?,
+                budget: dither_core::Budget { epsilon: scope.epsilon, delta: scope.delta },
+                composition: budget.composition,
+            });
+        }
+        Ok(limits)
+    }
+
+    /// Plans a question. With a target error, the smallest ε that reaches it is found first.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a question that is not answered.
+    ///
+    /// # Privacy
+    /// Charges nothing, reads no row.
+    pub async fn plan(&self, request: &Request, target: Option<TargetError>) -> Result<Preview, Error> {
+        let plan = self.plan_of(request, target).await?;
+        let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
+        let explanation = plan.explain(self.reference_delta()).map_err(|r| Error::refused(r, &request.sql))?;
+        let (remaining, remaining_after) = self.before_and_after(&cost).await?;
+        let id = self.request_id(std::slice::from_ref(&plan), plan.delta);
+        let answered_before = match self.existing_ledger().await? {
+            Some(ledger) => ledger.answer_bytes(id).await?.is_some(),
+            None => false,
+        };
+        Ok(Preview { sql: request.sql.clone(), plan: explanation, remaining, remaining_after, answered_before })
+    }
+
+    /// The δ at which a plan that uses none is shown under the other accountants.
+    pub(crate) fn reference_delta(&self) -> Delta {
+        self.policy.budget.delta_per_query.unwrap_or(self.policy.budget.delta)
+    }
+
+    async fn plan_of(&self, request: &Request, target: Option<TargetError>) -> Result<QueryPlan, Error> {
+        let refused = |refusal| Error::refused(refusal, &request.sql);
+        let Some(target) = target else {
+            return plan(request, &self.policy).await.map_err(refused);
+        };
+        let (shape, options) = shape(&request.sql, &self.policy).await.map_err(refused)?;
+        let budget = &self.policy.budget;
+        let delta = options.delta.or(request.delta).or(budget.delta_per_query).unwrap_or(Delta::ZERO);
+        let cap = budget.max_epsilon_per_query.unwrap_or(budget.epsilon);
+        solve(&shape, target, delta, request.mechanism, cap).map_err(refused)
+    }
+
+    /// Charges a question and answers it. The identical request gets the identical answer again, for free.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and a refusing ledger cost nothing; whatever fails later leaves the charge, and asking
+    /// again does not charge again.
+    ///
+    /// # Privacy
+    /// The event of the plan, for the neighbours and the unit of the policy. Fully adaptive: the ledger's filter
+    /// holds however questions depend on earlier answers.
+    pub async fn query(&self, request: &Request) -> Result<Answered, Error> {
+        self.query_with(request, None, None).await
+    }
+
+    /// [`Session::query`] with a target error instead of an ε, or under an idempotency key.
+    ///
+    /// # Errors
+    /// As [`Session::query`]; a key that names another request is refused.
+    pub async fn query_with(
+        &self,
+        request: &Request,
+        target: Option<TargetError>,
+        key: Option<String>,
+    ) -> Result<Answered, Error> {
+        let plan = self.plan_of(request, target).await?;
+        let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
+        // What SQL does above the aggregation is tried on an empty table before anything is charged.
+        dither_query::release::columns(&plan).await.map_err(|refusal| Error::refused(refusal, &request.sql))?;
+        let delta = plan.delta;
+        let ledger = self.ledger().await?;
+        let plans = [plan];
+        let (release, repeated) = self.release(&ledger, &plans, delta, key, request.sql.clone()).await?;
+        let [plan] = &plans;
+        let noisy = release.value().first().ok_or(dither_core::GateError::Failed)?;
+        let answer = dither_query::release::answer(plan, noisy).await.map_err(|r| Error::refused(r, &request.sql))?;
+        let remaining = ledger.remaining(&self.scope).await?.into();
+        let receipt = release.receipt().clone();
+        Ok(Answered { answer, charged: Amounts::from(&cost), remaining, receipt, repeated })
+    }
+
+    /// What is left before and after a cost, in the tightest scope.
+    pub(crate) async fn before_and_after(&self, cost: &Cost) -> Result<(Amounts, Option<Amounts>), Error> {
+        let known = match self.existing_ledger().await? {
+            Some(ledger) => ledger.scopes().await?,
+            None => Vec::new(),
+        };
+        let lineage: Vec<ScopePath> = self.scope.lineage().collect();
+        let mut before: Option<Remaining> = None;
+        let mut after: Option<Option<Remaining>> = None;
+        for limit in self.limits()?.into_iter().filter(|limit| lineage.contains(&limit.path)) {
+            let filter = Filter { budget: limit.budget, composition: limit.composition };
+            let spent = known.iter().find(|status| status.limit.path == limit.path);
+            let spent = spent.map_or_else(Spent::default, |status| status.spent.clone());
+            let here = filter.remaining(&spent);
+            let then = filter.admit(&spent, cost).ok().map(|spent| filter.remaining(&spent));
+            before = Some(before.map_or(here, |other| least(other, here)));
+            after = Some(match (after, then) {
+                (None, then) => then,
+                (Some(Some(other)), Some(then)) => Some(least(other, then)),
+                _ => None,
+            });
+        }
+        let zero = Remaining { epsilon_nanos: 0, delta_attos: 0 };
+        Ok((before.unwrap_or(zero).into(), after.flatten().map(Amounts::from)))
+    }
+
+    /// What is left in the scope of the session.
+    pub(crate) async fn remaining(&self, ledger: &Ledger) -> Result<Amounts, Error> {
+        Ok(ledger.remaining(&self.scope).await?.into())
+    }
+
+    /// The name of a request: everything that its answer depends on besides the data.
+    fn request_id(&self, plans: &[QueryPlan], delta: Delta) -> RequestId {
+        let mut parts = vec![
+            b"dither request 1".to_vec(),
+            self.scope.as_str().as_bytes().to_vec(),
+            delta.attos().to_le_bytes().to_vec(),
+        ];
+        for plan in plans {
+            parts.push(plan.fingerprint(&self.policy).into_bytes());
+        }
+        RequestId::digest(parts.iter().map(Vec::as_slice))
+    }
+
+    /// Charge, look, add noise, store: the only way from a plan to released numbers.
+    pub(crate) async fn release(
+        &self,
+        ledger: &Ledger,
+        plans: &[QueryPlan],
+        delta: Delta,
+        key: Option<String>,
+        label: String,
+    ) -> Result<(Release<Vec<NoisyTable>>, bool), Error> {
+        let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
+        // The header of every file is checked before anything is charged; headers are public.
+        let tables = plans
+            .iter()
+            .map(|plan| source::open(&self.policy.tables[&plan.question.table], &self.policy.base_dir, &self.progress))
+            .collect::<Result<Vec<_>, _>>()?;
+        let request = self.request_id(plans, delta);
+        let charge = ChargeRequest {
+            request,
+            key,
+            scope: self.scope.clone(),
+            event: mechanism.event(),
+            delta,
+            label,
+        };
+        let charge = match ledger.charge(&charge).await? {
+            Outcome::Answered(answer) => return Ok((answer.decode()?, true)),
+            Outcome::Charged(charge) => charge,
+        };
+        let charged = Measurement::new(mechanism, request).authorize(charge)?;
+        let mut noise = NoiseSource::from_os()?;
+        let mut exact = Vec::new();
+        for (plan, table) in plans.iter().zip(tables) {
+            let secret = noise.secret();
+            exact.push(measure(&charged, plan, table, &secret, self.engine.as_ref()).await?);
+        }
+        let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
+        Ok((ledger.publish(request, sealed).await?, false))
+    }
+}
+
+fn least(a: Remaining, b: Remaining) -> Remaining {
+    Remaining {
+        epsilon_nanos: a.epsilon_nanos.min(b.epsilon_nanos),
+        delta_attos: a.delta_attos.min(b.delta_attos),
+    }
+}
