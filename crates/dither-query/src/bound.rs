@@ -21,6 +21,7 @@ use datafusion::common::{Column, Result};
 use datafusion::functions::crypto::expr_fn::sha256;
 use datafusion::functions::math::expr_fn::{floor, isnan};
 use datafusion::functions::string::expr_fn::concat;
+use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_aggregate::expr_fn::{count, sum};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
@@ -146,7 +147,7 @@ impl Bounding<'_> {
             return rows.aggregate(self.unit_and_keys(), vec![count(lit(1_i64)).alias(ROWS)]);
         }
         let values = (0..self.summands.len()).map(|index| column(format!("v{index}")));
-        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values));
+        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values))?;
         let limit = self.bounds.max_rows_per_group.get();
         ranked(rows, self.unit_and_keys(), order, limit)?.aggregate(self.unit_and_keys(), self.row_aggregates())
     }
@@ -168,7 +169,7 @@ impl Bounding<'_> {
         if self.question.public_groups().is_some_and(|count| count <= u64::from(limit)) {
             return Ok(groups);
         }
-        let order = self.keyed_hash("group", self.unit_and_keys());
+        let order = self.keyed_hash("group", self.unit_and_keys())?;
         ranked(groups, vec![column(UNIT)], order, limit)
     }
 
@@ -185,13 +186,10 @@ impl Bounding<'_> {
     }
 
     /// SHA-256 over the secret, a purpose and the parts. Equal hashes mean equal contributions.
-    fn keyed_hash(&self, purpose: &str, parts: impl IntoIterator<Item = Expr>) -> Expr {
-        let mut text = vec![lit(format!("{}\u{1f}{purpose}", self.secret))];
-        for part in parts {
-            text.push(lit("\u{1f}"));
-            text.push(cast(part, DataType::Utf8));
-        }
-        sha256(concat(text))
+    fn keyed_hash(&self, purpose: &str, parts: impl IntoIterator<Item = Expr>) -> Result<Expr> {
+        let mut text = vec![lit(format!("{} {purpose}", self.secret))];
+        text.extend(parts.into_iter().map(|part| delimited(cast(part, DataType::Utf8))).collect::<Result<Vec<_>>>()?);
+        Ok(sha256(concat(text)))
     }
 }
 
@@ -203,6 +201,12 @@ impl Question {
             Domain::Private => None,
         })
     }
+}
+
+/// A text with its length in front, and `N` for NULL: different lists of parts never read the same.
+fn delimited(text: Expr) -> Result<Expr> {
+    let length = cast(character_length(text.clone()), DataType::Utf8);
+    when(text.clone().is_null(), lit("N")).otherwise(concat(vec![lit(" "), length, lit(":"), text]))
 }
 
 /// Keeps the first `limit` rows of each partition in the given order.

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, Decimal128Array, Int64Array, RecordBatch};
-use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
@@ -18,6 +17,7 @@ use dither_noise::Secret;
 use crate::bound::{Bounding, ROWS, UNITS, count_name, key_name, sum_name};
 use crate::ir::Domain;
 use crate::plan::{Measure, QueryPlan};
+use crate::source::Table;
 use crate::sql::{key_literal, key_of};
 
 /// A failure while the data was read. It may depend on the data, so an analyst sees one constant text.
@@ -111,7 +111,7 @@ impl Engine for LocalEngine {
 pub async fn measure<M: Mechanism>(
     _charged: &Charged<M>,
     plan: &QueryPlan,
-    table: Arc<dyn TableProvider>,
+    table: Table,
     secret: &Secret,
     engine: &dyn Engine,
 ) -> Result<Sensitive<ExactTable>, EngineError> {
@@ -122,7 +122,7 @@ pub async fn measure<M: Mechanism>(
 /// The exact answer. Private to the crate: outside, the gate comes first.
 pub(crate) async fn exact(
     plan: &QueryPlan,
-    table: Arc<dyn TableProvider>,
+    table: Table,
     secret: &str,
     engine: &dyn Engine,
 ) -> Result<ExactTable, EngineError> {

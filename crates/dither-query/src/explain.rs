@@ -134,7 +134,7 @@ impl QueryPlan {
                 let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
                 ExplainedOutput {
                     name,
-                    measures: aggregate.name.clone(),
+                    measures: readable(&aggregate.name),
                     mechanism,
                     l1_sensitivity: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
                     l2_sensitivity: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
@@ -256,8 +256,22 @@ impl QueryPlan {
                 _ => None,
             })
         };
-        self.question.aggregates.iter().map(|a| alias(&a.name).unwrap_or_else(|| a.name.clone())).collect()
+        self.question.aggregates.iter().map(|a| alias(&a.name).unwrap_or_else(|| readable(&a.name))).collect()
     }
+}
+
+/// The engine's name of an aggregate as people write it: `count(*)` for `count(Int64(1))`.
+fn readable(name: &str) -> String {
+    let mut text = name.replace("count(Int64(1))", "count(*)");
+    for wrapper in ["Int64(", "Float64(", "Utf8("] {
+        while let Some(start) = text.find(wrapper) {
+            let inner = start + wrapper.len();
+            let Some(length) = text[inner..].find(')') else { break };
+            text.replace_range(inner + length..=inner + length, "");
+            text.replace_range(start..inner, "");
+        }
+    }
+    text
 }
 
 impl Shape {
@@ -311,9 +325,8 @@ impl std::str::FromStr for TargetError {
 
     /// Reads `0.3` or `2%`.
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        let refused = || {
-            Refusal::new(Code::TargetError, format!("`{text}` is not an error to aim at")).hint("write 0.3 or 2%")
-        };
+        let refused =
+            || Refusal::new(Code::TargetError, format!("`{text}` is not an error to aim at")).hint("write 0.3 or 2%");
         let (number, percent) = match text.strip_suffix('%') {
             Some(number) => (number, true),
             None => (text, false),

@@ -67,6 +67,8 @@ pub struct Argument {
     pub origin: String,
     /// A public typical value, for errors in percent.
     pub typical: Option<f64>,
+    /// For a count of values: the values that are counted, if they are numbers.
+    pub counted: Option<Expr>,
 }
 
 /// What an aggregate measures.

@@ -8,8 +8,8 @@
 
 use std::num::NonZeroU32;
 
-use dither_accounting::calibrate::gaussian_variance;
 use dither_accounting::Cost;
+use dither_accounting::calibrate::gaussian_variance;
 use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
     ValueBounds,
@@ -217,9 +217,10 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
 /// Depends on the request and the policy alone.
 pub async fn plan(request: &Request, policy: &Policy) -> Result<QueryPlan, Refusal> {
     let (shape, options) = shape(&request.sql, policy).await?;
-    let epsilon = options.epsilon.or(request.epsilon).ok_or_else(|| {
-        Refusal::new(Code::MissingEpsilon, "the question has no epsilon").hint("add --epsilon 0.5")
-    })?;
+    let epsilon = options
+        .epsilon
+        .or(request.epsilon)
+        .ok_or_else(|| Refusal::new(Code::MissingEpsilon, "the question has no epsilon").hint("add --epsilon 0.5"))?;
     if let (Some(inside), Some(outside)) = (options.epsilon, request.epsilon) {
         if inside != outside {
             return Err(Refusal::new(Code::Option, format!("epsilon is {inside} in the text and {outside} outside"))
@@ -275,8 +276,11 @@ fn check_keys(question: &Question, table: &TablePolicy, options: &SqlOptions) ->
                 groups = groups.saturating_mul(keys.len() as u64);
             }
             Domain::Private if table.neighbors == Neighbors::ReplaceUnit || options.public_groups => {
-                return Err(Refusal::new(Code::PrivateKeys, format!("the keys of `{}` would come from the data", key.name))
-                    .hint("declare `keys` of the column in the policy"));
+                return Err(Refusal::new(
+                    Code::PrivateKeys,
+                    format!("the keys of `{}` would come from the data", key.name),
+                )
+                .hint("declare `keys` of the column in the policy"));
             }
             Domain::Private => {}
         }
@@ -294,7 +298,13 @@ fn blocks(aggregates: &[Aggregate]) -> Result<(Vec<Summand>, Vec<Measure>, Vec<D
     let mut measures: Vec<Measure> = Vec::new();
     let mut indices = Vec::new();
     for aggregate in aggregates {
-        indices.push(summand(aggregate, &mut summands)?);
+        // The mean of the same values counts them as well.
+        let counted = aggregate.argument.as_ref().and_then(|argument| argument.counted.as_ref());
+        let mean = aggregates.iter().find(|other| {
+            other.kind == AggregateKind::Mean && other.argument.as_ref().map(|argument| &argument.expr) == counted
+        });
+        let mean = mean.filter(|_| counted.is_some());
+        indices.push(summand(mean.unwrap_or(aggregate), &mut summands)?);
     }
     let has_mean = |summand: Option<usize>| {
         aggregates.iter().zip(&indices).any(|(a, index)| a.kind == AggregateKind::Mean && *index == summand)
@@ -313,6 +323,9 @@ fn blocks(aggregates: &[Aggregate]) -> Result<(Vec<Summand>, Vec<Measure>, Vec<D
             (AggregateKind::Mean, Some(summand)) => Derivation::PairMean(block(Measure::Pair(summand))),
             (AggregateKind::Sum, Some(summand)) if has_mean(Some(summand)) => {
                 Derivation::PairSum(block(Measure::Pair(summand)))
+            }
+            (AggregateKind::CountValues, Some(summand)) if has_mean(Some(summand)) => {
+                Derivation::PairCount(block(Measure::Pair(summand)))
             }
             (AggregateKind::CountValues, Some(summand)) => Derivation::Count(block(Measure::Sum(summand))),
             (AggregateKind::Sum, Some(summand)) => Derivation::Sum(block(Measure::Sum(summand))),
@@ -389,8 +402,11 @@ pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoi
     if shape.has_private_keys() && delta.is_zero() {
         let names: Vec<_> = shape.question.keys.iter().filter(|key| key.domain == Domain::Private).collect();
         let name = names.first().map_or("", |key| key.name.as_str());
-        return Err(Refusal::new(Code::MissingDelta, format!("the keys of `{name}` come from the data, which needs delta > 0"))
-            .hint("add --delta 1e-6, set `delta_per_query`, or declare `keys` of the column in the policy"));
+        return Err(Refusal::new(
+            Code::MissingDelta,
+            format!("the keys of `{name}` come from the data, which needs delta > 0"),
+        )
+        .hint("add --delta 1e-6, set `delta_per_query`, or declare `keys` of the column in the policy"));
     }
     match choice {
         MechanismChoice::Laplace => laplace(shape, epsilon, delta, "as asked".into()),

@@ -18,7 +18,7 @@ use dither_report::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::session::{Amounts, Session};
+use crate::session::{Amounts, Asked, Session};
 
 /// A report file: what to ask, under which budget, and how to show it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -87,7 +87,8 @@ impl ReportSpec {
             hint: hint.map(str::to_owned),
         };
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string(), Some("check the path")))?;
-        let mut spec: Self = toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().into(), None))?;
+        let mut spec: Self =
+            toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().into(), None))?;
         if spec.questions.is_empty() {
             return Err(failed("the report asks nothing".into(), Some("add a [[question]]")));
         }
@@ -197,9 +198,11 @@ impl Session {
     /// The composition of all questions, priced together; all parameters are fixed before anything is drawn.
     pub async fn report(&self, spec: &ReportSpec, generated: &str) -> Result<Published, Error> {
         let ReportPlan { plans, cost } = self.plan_report(spec).await?;
+        let tables = self.open_tables(&plans)?;
         let ledger = self.ledger().await?;
         let label = format!("report: {}", spec.title);
-        let (release, repeated) = self.release(&ledger, &plans, spec.budget.delta, None, label).await?;
+        let asked = Asked { plans: &plans, tables, delta: spec.budget.delta, key: None, label };
+        let (release, repeated) = self.release(&ledger, asked).await?;
         let (charged, remaining) = (Amounts::from(&cost), self.remaining(&ledger).await?);
         let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
         let mut sections = Vec::new();
@@ -265,7 +268,7 @@ impl Session {
                 "All {count} questions were fixed before anything was drawn and are priced as one event; the smallest \
                  valid bound is charged."
             ),
-            Language::ZhHans => {
+            Language::Zh => {
                 format!("全部 {count} 个问题在抽取噪声之前就已确定，并作为一个事件整体计价，按其中最小的有效上界记账。")
             }
         };
@@ -332,12 +335,16 @@ fn allot(spec: &ReportSpec, shapes: &[Shape]) -> Result<Vec<QueryPlan>, Error> {
         aimed = aimed.saturating_add(plan.cost().map_err(refused)?.epsilon_nanos);
         *slot = Some(plan);
     }
-    let weights: f64 = spec.questions.iter().zip(&plans).filter(|(_, plan)| plan.is_none()).map(|(q, _)| weight(q)).sum();
+    let weights: f64 =
+        spec.questions.iter().zip(&plans).filter(|(_, plan)| plan.is_none()).map(|(q, _)| weight(q)).sum();
     let left = total.saturating_sub(aimed);
     if aimed > total || (weights > 0.0 && left == 0) {
         let needed = aimed as f64 / Epsilon::NANOS as f64;
-        let refusal = Refusal::new(Code::TargetError, format!("the target errors need epsilon {needed}, the budget has {}", spec.budget.epsilon))
-            .hint("raise the budget of the report, or aim at larger errors");
+        let refusal = Refusal::new(
+            Code::TargetError,
+            format!("the target errors need epsilon {needed}, the budget has {}", spec.budget.epsilon),
+        )
+        .hint("raise the budget of the report, or aim at larger errors");
         return Err(Error::refused(refusal, ""));
     }
     let at = |factor: f64| -> Result<Vec<QueryPlan>, Error> {

@@ -12,7 +12,7 @@ use dither_query::engine::{Engine, LocalEngine, measure};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::Policy;
-use dither_query::source::{self, Progress};
+use dither_query::source::{self, Progress, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -239,9 +239,11 @@ impl Session {
         // What SQL does above the aggregation is tried on an empty table before anything is charged.
         dither_query::release::columns(&plan).await.map_err(|refusal| Error::refused(refusal, &request.sql))?;
         let delta = plan.delta;
-        let ledger = self.ledger().await?;
         let plans = [plan];
-        let (release, repeated) = self.release(&ledger, &plans, delta, key, request.sql.clone()).await?;
+        let tables = self.open_tables(&plans)?;
+        let ledger = self.ledger().await?;
+        let asked = Asked { plans: &plans, tables, delta, key, label: request.sql.clone() };
+        let (release, repeated) = self.release(&ledger, asked).await?;
         let [plan] = &plans;
         let noisy = release.value().first().ok_or(dither_core::GateError::Failed)?;
         let answer = dither_query::release::answer(plan, noisy).await.map_err(|r| Error::refused(r, &request.sql))?;
@@ -294,31 +296,24 @@ impl Session {
         RequestId::digest(parts.iter().map(Vec::as_slice))
     }
 
+    /// Opens the file of each plan's table. Headers are public, and they are checked before anything is charged.
+    pub(crate) fn open_tables(&self, plans: &[QueryPlan]) -> Result<Vec<Table>, Error> {
+        let open = |plan: &QueryPlan| {
+            source::open(&self.policy.tables[&plan.question.table], &self.policy.base_dir, &self.progress)
+        };
+        Ok(plans.iter().map(open).collect::<Result<_, _>>()?)
+    }
+
     /// Charge, look, add noise, store: the only way from a plan to released numbers.
     pub(crate) async fn release(
         &self,
         ledger: &Ledger,
-        plans: &[QueryPlan],
-        delta: Delta,
-        key: Option<String>,
-        label: String,
+        asked: Asked<'_>,
     ) -> Result<(Release<Vec<NoisyTable>>, bool), Error> {
+        let Asked { plans, tables, delta, key, label } = asked;
         let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
-        // The header of every file is checked before anything is charged; headers are public.
-        let tables = plans
-            .iter()
-            .map(|plan| source::open(&self.policy.tables[&plan.question.table], &self.policy.base_dir, &self.progress))
-            .collect::<Result<Vec<_>, _>>()?;
-        let request = self.request_id(plans, delta);
-        let charge = ChargeRequest {
-            request,
-            key,
-            scope: self.scope.clone(),
-            event: mechanism.event(),
-            delta,
-            label,
-        };
-        let charge = match ledger.charge(&charge).await? {
+        let (request, scope, event) = (self.request_id(plans, delta), self.scope.clone(), mechanism.event());
+        let charge = match ledger.charge(&ChargeRequest { request, key, scope, event, delta, label }).await? {
             Outcome::Answered(answer) => return Ok((answer.decode()?, true)),
             Outcome::Charged(charge) => charge,
         };
@@ -334,9 +329,16 @@ impl Session {
     }
 }
 
+/// What is to be charged and answered together.
+pub(crate) struct Asked<'a> {
+    pub(crate) plans: &'a [QueryPlan],
+    /// One for each plan.
+    pub(crate) tables: Vec<Table>,
+    pub(crate) delta: Delta,
+    pub(crate) key: Option<String>,
+    pub(crate) label: String,
+}
+
 fn least(a: Remaining, b: Remaining) -> Remaining {
-    Remaining {
-        epsilon_nanos: a.epsilon_nanos.min(b.epsilon_nanos),
-        delta_attos: a.delta_attos.min(b.delta_attos),
-    }
+    Remaining { epsilon_nanos: a.epsilon_nanos.min(b.epsilon_nanos), delta_attos: a.delta_attos.min(b.delta_attos) }
 }

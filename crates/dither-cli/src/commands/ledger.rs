@@ -37,7 +37,13 @@ async fn show(path: &LedgerPath) -> anyhow::Result<()> {
     for status in ledger.scopes().await.map_err(dither::Error::from)? {
         let budget = status.limit.budget;
         let remaining = Amounts::from(status.remaining);
-        println!("{:<24} limit ε {}, δ {} · left {}", status.limit.path, budget.epsilon, budget.delta, output::amounts(&remaining));
+        println!(
+            "{:<24} limit ε {}, δ {} · left {}",
+            status.limit.path,
+            budget.epsilon,
+            budget.delta,
+            output::amounts(&remaining)
+        );
     }
     println!();
     let mut after = 0;
@@ -49,14 +55,18 @@ async fn show(path: &LedgerPath) -> anyhow::Result<()> {
     }
     let head = ledger.head().await.map_err(dither::Error::from)?;
     println!("\nhead {}:{}", head.sequence, head.head);
-    println!("keep the head elsewhere: with it, `dither ledger verify --receipt` detects a ledger that was rolled back");
+    println!(
+        "keep the head elsewhere: with it, `dither ledger verify --receipt` detects a ledger that was rolled back"
+    );
     Ok(())
 }
 
 fn line(entry: &Entry) -> String {
     let time = chrono::DateTime::from_timestamp(entry.time, 0).unwrap_or_default().format("%Y-%m-%d %H:%M");
     let what = match &entry.record {
-        Record::Declare(limit) => format!("declare  {} ε {}, δ {}", limit.path, limit.budget.epsilon, limit.budget.delta),
+        Record::Declare(limit) => {
+            format!("declare  {} ε {}, δ {}", limit.path, limit.budget.epsilon, limit.budget.delta)
+        }
         Record::Lower(limit) => format!("lower    {} ε {}, δ {}", limit.path, limit.budget.epsilon, limit.budget.delta),
         Record::Amend { limit, stewards } => {
             let (budget, names) = (limit.budget, stewards.join(" and "));

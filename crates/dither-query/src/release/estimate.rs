@@ -27,7 +27,8 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
     let offset = offsets(plan)[block];
     let refined = (f64::from(noise.refinement())).exp2();
     let steps = |index: usize| row[offset + index] as f64 / refined;
-    let around = |value: f64, half: f64, step: f64| Estimate::new(value * step, (value - half) * step, (value + half) * step);
+    let around =
+        |value: f64, half: f64, step: f64| Estimate::new(value * step, (value - half) * step, (value + half) * step);
     let pair = |bounds: &ValueBounds, a: f64, b: f64| {
         let range = bounds.range() as f64;
         let (a, b) = (a / range, b / range);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch};
 use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::common::{Column as DfColumn, DataFusionError};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column as DfColumn, DataFusionError};
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::functions::core::expr_fn::{greatest, least, nullif};
 use datafusion::logical_expr::expr::{Alias, Cast, ScalarFunction};
@@ -225,8 +225,9 @@ impl Rebuild<'_> {
         let mut ends = Vec::new();
         let mut columns = Vec::new();
         for expr in exprs {
-            let name = expr.schema_name().to_string();
-            let value = total(expr.clone())?.alias(&name);
+            let (qualifier, name) = expr.qualified_name();
+            // Nodes above refer to the column by the name it had before its arithmetic was made total.
+            let value = total(expr.clone())?.alias_qualified(qualifier, &name);
             let role = if self.is_value(expr, &below.columns) { Role::Value } else { Role::Key };
             if role == Role::Value {
                 let level = operands(self.plan, expr).len().max(1);
@@ -283,7 +284,9 @@ impl Rebuild<'_> {
                 Some((lit(0.0) - high, lit(0.0) - low))
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => combine(*op, of(left)?, of(right)?),
-            Expr::ScalarFunction(ScalarFunction { func, args }) if ["floor", "ceil", "round"].contains(&func.name()) => {
+            Expr::ScalarFunction(ScalarFunction { func, args })
+                if ["floor", "ceil", "round"].contains(&func.name()) =>
+            {
                 let (low, high) = of(args.first()?)?;
                 let apply = |end: Expr| {
                     let args = std::iter::once(end).chain(args[1..].iter().cloned()).collect();

@@ -50,6 +50,9 @@ pub struct Progress {
     pub rows: AtomicU64,
 }
 
+/// A table that can be scanned.
+pub type Table = Arc<dyn TableProvider>;
+
 /// Opens a table as the policy declares it, with the schema that [`schema`] gives.
 ///
 /// Reads the header or schema of the file and no row; rows are read when the provider is scanned, only the
@@ -58,11 +61,7 @@ pub struct Progress {
 /// # Errors
 /// A file that is not there, not regular or of an unknown kind; a declared column that the file lacks, repeats,
 /// or holds with another type. All of it follows from the policy and the header alone.
-pub fn open(
-    table: &TablePolicy,
-    base_dir: &Path,
-    progress: &Arc<Progress>,
-) -> Result<Arc<dyn TableProvider>, SourceError> {
+pub fn open(table: &TablePolicy, base_dir: &Path, progress: &Arc<Progress>) -> Result<Table, SourceError> {
     let path = base_dir.join(&table.source);
     match Kind::of(&table.source) {
         None => Err(SourceError::Kind { path: table.source.clone() }),

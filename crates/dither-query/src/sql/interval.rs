@@ -33,9 +33,9 @@ impl Interval {
     }
 
     fn of(values: impl IntoIterator<Item = f64>, whole: bool) -> Self {
-        let (lower, upper) = values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(lower, upper), value| {
-            (lower.min(value), upper.max(value))
-        });
+        let (lower, upper) = values
+            .into_iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(lower, upper), value| (lower.min(value), upper.max(value)));
         Self { lower, upper, whole }
     }
 }

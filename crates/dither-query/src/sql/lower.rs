@@ -91,7 +91,8 @@ fn aggregation(plan: &LogicalPlan) -> Result<&AggregateNode, Refusal> {
 fn unknown_node(plan: &LogicalPlan) -> Refusal {
     let kind = plan.display().to_string();
     let kind = kind.split([':', ' ']).next().unwrap_or("this").to_owned();
-    Refusal::new(Code::Unsupported, format!("`{kind}` is not analysed")).hint("use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT")
+    Refusal::new(Code::Unsupported, format!("`{kind}` is not analysed"))
+        .hint("use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT")
 }
 
 /// The table and the conditions below the aggregation.
@@ -238,7 +239,9 @@ impl<'a> Scope<'a> {
                 PrivacyUnit::Column(unit) => format!("COUNT(DISTINCT {unit})"),
                 PrivacyUnit::Row => "every row is a unit: COUNT(*)".into(),
             };
-            return Err(Refusal::new(Code::Unsupported, "only the privacy unit can be counted distinctly").hint(hint).at(at));
+            return Err(Refusal::new(Code::Unsupported, "only the privacy unit can be counted distinctly")
+                .hint(hint)
+                .at(at));
         }
         if condition.is_some() {
             return Err(Refusal::new(Code::Unsupported, "FILTER is not analysed for COUNT(DISTINCT unit)")
@@ -252,12 +255,14 @@ impl<'a> Scope<'a> {
         if condition.is_none() && matches!(&argument, Expr::Literal(value, _) if !value.is_null()) {
             return Ok(Aggregate { kind: AggregateKind::CountRows, argument: None, name });
         }
-        let present = lit(1.0);
-        let expr = when(self.row_local(argument)?.is_not_null(), present)
-            .end()
-            .map_err(|error| type_refusal(&error))?;
-        let expr = self.where_true(expr, condition)?;
-        let argument = Argument { expr, bounds: None, origin: "a row counts once".into(), typical: None };
+        let value = total(unqualified(argument)?, &self.schema)?;
+        let counted = match number(value.clone(), &self.schema) {
+            Ok(value) => Some(self.where_true(self.substitute(value)?, condition.clone())?),
+            Err(_) => None,
+        };
+        let present = when(self.substitute(value)?.is_not_null(), lit(1.0)).end();
+        let expr = self.where_true(present.map_err(|error| type_refusal(&error))?, condition)?;
+        let argument = Argument { expr, bounds: None, origin: "a row counts once".into(), typical: None, counted };
         Ok(Aggregate { kind: AggregateKind::CountValues, argument: Some(argument), name })
     }
 
@@ -294,16 +299,18 @@ impl<'a> Scope<'a> {
         };
         let typical = bare.and_then(|(_, policy)| policy.typical);
         let expr = self.where_true(self.substitute(expr)?, condition)?;
-        Ok(Aggregate { kind, argument: Some(Argument { expr, bounds: Some(bounds), origin, typical }), name })
+        Ok(Aggregate {
+            kind,
+            argument: Some(Argument { expr, bounds: Some(bounds), origin, typical, counted: None }),
+            name,
+        })
     }
 
     /// `expr` where the condition of a FILTER clause holds, NULL elsewhere.
     fn where_true(&self, expr: Expr, condition: Option<Expr>) -> Result<Expr, Refusal> {
         match condition {
             None => Ok(expr),
-            Some(condition) => {
-                when(self.row_local(condition)?, expr).end().map_err(|error| type_refusal(&error))
-            }
+            Some(condition) => when(self.row_local(condition)?, expr).end().map_err(|error| type_refusal(&error)),
         }
     }
 }

@@ -20,6 +20,8 @@ mod total;
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 pub use options::SqlOptions;
 
@@ -27,13 +29,16 @@ use crate::error::{Code, Place, Refusal};
 use crate::ir::Question;
 use crate::policy::Policy;
 
-pub(crate) use total::clamped;
 pub(crate) use keys::{key_literal, key_of};
+pub(crate) use total::clamped;
 
 /// The longest accepted text. A list of some thousand keys fits; a program does not.
 const MAX_BYTES: usize = 256 * 1024;
-/// How deeply expressions may nest.
+/// How deeply expressions may nest in parentheses.
 const MAX_DEPTH: usize = 48;
+/// How many operators, keywords and parentheses a text may have. `1 + 1 + …` nests without parentheses, and a tree
+/// deeper than this would not fit the stack of a thread.
+const MAX_OPERATORS: usize = 250;
 
 /// Reads a question. Nothing but the text and the policy is looked at.
 ///
@@ -44,15 +49,32 @@ pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions),
         let message = format!("the question is longer than {} KiB", MAX_BYTES / 1024);
         return Err(Refusal::new(Code::TooLarge, message).hint("declare long key lists in the policy"));
     }
+    check_operators(sql)?;
     let (options, sql) = options::take(sql)?;
     let statement = statement(&sql)?;
-    let select = shape::check(&statement, policy)?;
+    let select = shape::check(statement, policy)?;
     let state = catalog::state(policy)?;
     let canonical = select.rewritten.to_string();
     let statement = Statement::Statement(Box::new(select.rewritten));
     let plan = state.statement_to_plan(statement).await.map_err(|error| planning_refusal(&error, &sql))?;
     let question = lower::question(plan, canonical, policy, &state).map_err(|refusal| refusal.at(select.place))?;
     Ok((question, options))
+}
+
+/// Refuses texts whose tree may be too deep, before there is a tree.
+fn check_operators(sql: &str) -> Result<(), Refusal> {
+    // A text that has no tokens is for the parser to refuse.
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return Ok(()) };
+    let nests = |token: &&Token| match token {
+        Token::Comma | Token::Number(..) | Token::SingleQuotedString(_) | Token::Whitespace(_) => false,
+        Token::Word(word) => word.keyword != Keyword::NoKeyword,
+        _ => true,
+    };
+    if tokens.iter().filter(nests).count() > MAX_OPERATORS {
+        let message = format!("the question has more than {MAX_OPERATORS} operators and keywords");
+        return Err(Refusal::new(Code::TooLarge, message).hint("use IN (…), or a computed column of the policy"));
+    }
+    Ok(())
 }
 
 fn statement(sql: &str) -> Result<Statement, Refusal> {

@@ -96,10 +96,7 @@ fn names(token: &Token, word: &str) -> bool {
 
 fn place(first: &TokenWithSpan, last: &TokenWithSpan) -> Place {
     let end = last.span.end;
-    Place {
-        start: (first.span.start.line, first.span.start.column),
-        end: (end.line, end.column.saturating_sub(1)),
-    }
+    Place { start: (first.span.start.line, first.span.start.column), end: (end.line, end.column.saturating_sub(1)) }
 }
 
 fn assign(options: &mut SqlOptions, assignment: &[&TokenWithSpan]) -> Result<(), Refusal> {
@@ -135,9 +132,9 @@ fn assign(options: &mut SqlOptions, assignment: &[&TokenWithSpan]) -> Result<(),
             return Err(odd(format!("`{text}` is not a strategy")).hint("LAPLACE_THRESHOLD or PUBLIC_GROUPS"));
         }
         unknown => {
-            let nearest = KNOWN.iter().max_by(|a, b| {
-                strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown))
-            });
+            let nearest = KNOWN
+                .iter()
+                .max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
             let hint = format!("did you mean `{}`?", nearest.unwrap_or(&"epsilon"));
             return Err(odd(format!("there is no option `{unknown}`")).hint(hint));
         }
@@ -183,7 +180,8 @@ mod tests {
     #[test]
     fn bg_01_odd_amounts_in_the_clause_are_refused() {
         for value in ["0", "-1", "NaN", "inf", "'0x1p3'", "null", "true", "1e-12", "1e400", "''"] {
-            let refusal = refusal(&format!("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon={value}) COUNT(*) FROM t"));
+            let refusal =
+                refusal(&format!("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon={value}) COUNT(*) FROM t"));
             assert_eq!(refusal.code, Code::Option, "{value}");
         }
     }
@@ -198,7 +196,9 @@ mod tests {
 
     #[test]
     fn an_unfinished_clause_is_refused() {
-        for sql in ["SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM t", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon"] {
+        for sql in
+            ["SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM t", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon"]
+        {
             assert_eq!(refusal(sql).code, Code::Syntax);
         }
     }

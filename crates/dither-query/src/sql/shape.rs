@@ -26,21 +26,22 @@ pub(super) struct Accepted {
 }
 
 /// Checks the shape of a statement.
-pub(super) fn check(statement: &DfStatement, policy: &Policy) -> Result<Accepted, Refusal> {
+pub(super) fn check(statement: DfStatement, policy: &Policy) -> Result<Accepted, Refusal> {
     let DfStatement::Statement(statement) = statement else {
         return Err(only_select(None));
     };
-    let Statement::Query(query) = statement.as_ref() else {
-        return Err(only_select(place(statement.span())));
+    let mut rewritten = *statement;
+    let Statement::Query(query) = &rewritten else {
+        return Err(only_select(place(rewritten.span())));
     };
     let select = check_query(query)?;
     check_select(select, policy)?;
-    let mut rewritten = statement.as_ref().clone();
+    let start = first_token(select);
     let mut walk = Walk { depth: 0 };
     if let ControlFlow::Break(refusal) = VisitMut::visit(&mut rewritten, &mut walk) {
         return Err(*refusal);
     }
-    Ok(Accepted { rewritten, place: first_token(select) })
+    Ok(Accepted { rewritten, place: start })
 }
 
 fn only_select(at: Option<Place>) -> Refusal {
@@ -81,7 +82,11 @@ fn check_query(query: &Query) -> Result<&Select, Refusal> {
     }
     let extras = fetch.is_some() || !locks.is_empty() || for_clause.is_some() || settings.is_some();
     if extras || format_clause.is_some() || !pipe_operators.is_empty() {
-        return Err(unsupported("this clause is not analysed", "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT", query.span()));
+        return Err(unsupported(
+            "this clause is not analysed",
+            "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
+            query.span(),
+        ));
     }
     if let Some(LimitClause::OffsetCommaLimit { offset, .. }) = limit_clause {
         return Err(unsupported("LIMIT a, b is not analysed", "write LIMIT n OFFSET m", offset.span()));
@@ -131,7 +136,9 @@ fn check_select(select: &Select, policy: &Policy) -> Result<(), Refusal> {
     let span = select.select_token.0.span;
     if distinct.is_some() {
         let hint = "group by the columns instead, and count";
-        return Err(Refusal::new(Code::NotAggregated, "SELECT DISTINCT shows values as they are").hint(hint).at(place(span)));
+        return Err(Refusal::new(Code::NotAggregated, "SELECT DISTINCT shows values as they are")
+            .hint(hint)
+            .at(place(span)));
     }
     if top.is_some() {
         return Err(unsupported("TOP is not analysed", "order the noisy answer and use LIMIT", span));
@@ -150,13 +157,21 @@ fn check_select(select: &Select, policy: &Policy) -> Result<(), Refusal> {
         || qualify.is_some()
         || value_table_mode.is_some();
     if odd {
-        return Err(unsupported("a clause of this SELECT is not analysed", "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT", span));
+        return Err(unsupported(
+            "a clause of this SELECT is not analysed",
+            "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
+            span,
+        ));
     }
     match group_by {
         GroupByExpr::Expressions(expressions, modifiers) if modifiers.is_empty() => {
             let grouping = |e: &&Expr| matches!(e, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_));
             if let Some(sets) = expressions.iter().find(grouping) {
-                return Err(unsupported("grouping sets are not analysed yet", "ask one question for each", sets.span()));
+                return Err(unsupported(
+                    "grouping sets are not analysed yet",
+                    "ask one question for each",
+                    sets.span(),
+                ));
             }
         }
         GroupByExpr::Expressions(..) | GroupByExpr::All(_) => {

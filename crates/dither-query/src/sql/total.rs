@@ -180,9 +180,8 @@ fn total_function(function: ScalarFunction, schema: &DFSchema) -> Result<Expr, R
     let name = function.func.name().to_owned();
     let mut args = function.args.into_iter().map(|arg| total(arg, schema)).collect::<Result<Vec<_>, _>>()?;
     let constant = |arg: Option<&Expr>| matches!(arg, Some(Expr::Literal(..)));
-    let refuse = |message: &str| {
-        Err(Refusal::new(Code::Unsupported, message.to_owned()).at(args.first().and_then(place_of)))
-    };
+    let refuse =
+        |message: &str| Err(Refusal::new(Code::Unsupported, message.to_owned()).at(args.first().and_then(place_of)));
     match name.as_str() {
         CLAMP => return clamp(args, schema),
         // The part of a date is named by a constant; a wrong name is refused by the planner.

@@ -1,0 +1,61 @@
+//! Measurements of Dither. Nothing here fails because something was slow or far off; figures are printed, not judged.
+//!
+//! One name is one file. Every name returns [`figures::Section`]s, printed as Markdown or as JSON lines.
+
+mod accounting;
+mod engine;
+mod examples;
+mod figures;
+mod noise;
+mod truth;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask bench")]
+struct Args {
+    #[command(subcommand)]
+    name: Name,
+    /// Print one JSON object per figure instead of tables
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Name {
+    /// Publish the report of each example many times and compare with the truth
+    Examples {
+        /// How often
+        #[arg(long, default_value_t = 20)]
+        runs: usize,
+        /// Only this example
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// Draws per second, and the raw random stream
+    Noise,
+    /// Prices and calibrations per second
+    Accounting,
+    /// A private question against the same question without privacy, on a generated table
+    Engine {
+        /// Rows of the table
+        #[arg(long, default_value_t = 1_000_000)]
+        rows: u64,
+        /// Units of the table
+        #[arg(long, default_value_t = 100_000)]
+        units: u64,
+    },
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let sections = match args.name {
+        Name::Examples { runs, only } => examples::run(runs.max(1), only.as_deref()).await?,
+        Name::Noise => noise::run()?,
+        Name::Accounting => accounting::run()?,
+        Name::Engine { rows, units } => engine::run(rows, units.max(1)).await?,
+    };
+    figures::print(&sections, args.json);
+    Ok(())
+}
