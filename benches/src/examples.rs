@@ -13,7 +13,8 @@ use anyhow::{Context, Result, ensure};
 use dither::{Answer, Cell, Estimate, Policy, ReportSpec, Session};
 
 use crate::figures::{Figure, Section, median, quantile};
-use crate::truth::{self, Columns, Example, Question, Table};
+use crate::score::Score;
+use crate::truth::{self, Columns, Example, Kind, Question, Table};
 
 /// What one run published: by question and column, the estimates by key; and what the plan expected of each.
 #[derive(Default)]
@@ -38,13 +39,16 @@ pub async fn run(runs: usize, only: Option<&str>) -> Result<Vec<Section>> {
             published.push(publish(&Session::new(policy)?, &spec).await?);
         }
         let table = Table::open(&example, &policy, folder.path())?;
-        let mut figures = Vec::new();
+        let mut figures = (Vec::new(), Vec::new());
         for question in &example.questions {
-            let truth = table.columns(&question.sql, question.keys.len()).await?;
+            let truths = [table.unbounded(question).await?, table.bounded(question).await?];
             let cut = table.units_cut(question).await?;
-            figures.extend(compare(question, &truth, cut, &published));
+            compare(question, &truths, cut, &published, &mut figures);
         }
-        sections.push(Section { title: format!("{}, {runs} runs", example.name), figures });
+        let (errors, bounds) = figures;
+        sections.push(Section { title: format!("{}, {runs} runs, against the truth", example.name), figures: errors });
+        let title = format!("{}, {runs} runs, against the bounded answer", example.name);
+        sections.push(Section { title, figures: bounds });
         sections.extend(particular(&example, &table, &published).await?);
         let seconds: Vec<f64> = published.iter().map(|run| run.seconds).collect();
         let mut times = vec![Figure::new("report within a process", "median time", median(&seconds), "s")];
@@ -111,71 +115,50 @@ fn estimates(id: &str, answer: &Answer, into: &mut BTreeMap<(String, String), BT
     }
 }
 
-/// A mean of no rows is unknown; a count or a sum of none is zero.
-fn is_mean(column: &str) -> bool {
-    ["days", "mean_income", "spend_per_head", "stars"].contains(&column)
-}
-
-fn compare(question: &Question, truth: &Columns, cut: f64, published: &[Run]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for (column, truth) in truth {
-        let id = (question.id.to_owned(), column.clone());
-        let row = format!("{}.{column}", question.id);
+/// Compares with the truth, which knows no bounds on contributions, and with the bounded answer, which the intervals
+/// are about. Where units are cut, the bounded answer is known in expectation only.
+fn compare(
+    question: &Question,
+    truths: &[Columns; 2],
+    cut: f64,
+    published: &[Run],
+    (errors, bounds): &mut (Vec<Figure>, Vec<Figure>),
+) {
+    for (column, kind, _) in &question.columns {
+        let id = (question.id.to_owned(), (*column).to_owned());
         let expected = published.first().and_then(|run| run.expected.get(&id)).copied();
         let raw: Vec<_> = published.iter().filter_map(|run| run.raw.get(&id)).collect();
         let shown: Vec<_> = published.iter().filter_map(|run| run.shown.get(&id)).collect();
-        figures.extend(score(&row, is_mean(column), truth, cut, &raw, expected));
-        if !shown.is_empty() {
-            figures.extend(score(&format!("{row}, after steps"), is_mean(column), truth, cut, &shown, None));
+        for (runs, suffix, expected) in [(raw, "", expected), (shown, ", after steps", None)] {
+            if runs.is_empty() {
+                continue;
+            }
+            let row = &format!("{}.{column}{suffix}", question.id);
+            let [truth, bounded] =
+                truths.each_ref().map(|truth| Score::of(&truth[*column], &runs, *kind == Kind::Mean));
+            errors.extend([
+                Figure::new(row, "cells", truth.cells, ""),
+                Figure::new(row, "true value", truth.target, ""),
+                Figure::new(row, "released mean", truth.released, "").against(truth.target),
+                Figure::new(row, "deviation", truth.deviation, ""),
+                Figure::new(row, "rms error (× true value)", truth.rms(), "").against(truth.target),
+                Figure::new(row, "largest error", quantile(&truth.errors, 1.0), ""),
+            ]);
+            let tail = quantile(&bounded.errors, 0.95);
+            let tail = Figure::new(row, "error of 95 in 100 (× expected by the plan)", tail, "");
+            bounds.extend([
+                Figure::new(row, "units cut", cut, ""),
+                Figure::new(row, "bounded answer (× true value)", bounded.target, "").against(truth.target),
+                Figure::new(row, "rms error", bounded.rms(), ""),
+                match expected {
+                    Some(expected) => tail.against(expected),
+                    None => tail,
+                },
+                Figure::new(row, "intervals with the bounded answer", bounded.covered, "%"),
+                Figure::new(row, "intervals with the truth", truth.covered, "%"),
+            ]);
         }
     }
-    figures
-}
-
-fn score(
-    row: &str,
-    mean: bool,
-    truth: &BTreeMap<String, f64>,
-    cut: f64,
-    runs: &[&BTreeMap<String, Estimate>],
-    expected: Option<f64>,
-) -> Vec<Figure> {
-    let mut cells: BTreeMap<&str, (f64, Vec<f64>)> = BTreeMap::new();
-    let (mut errors, mut covered) = (Vec::new(), 0.0);
-    for (key, estimate) in runs.iter().flat_map(|run| run.iter()) {
-        let Some(value) = estimate.value else { continue };
-        let Some(truth) = truth.get(key).copied().or((!mean).then_some(0.0)) else { continue };
-        cells.entry(key).or_insert((truth, Vec::new())).1.push(value);
-        errors.push((value - truth).abs());
-        let inside = estimate.low.zip(estimate.high).is_some_and(|(low, high)| low <= truth && truth <= high);
-        covered += f64::from(u8::from(inside));
-    }
-    let total = errors.len() as f64;
-    let average = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / total;
-    let true_mean = average(&mut cells.values().map(|(truth, values)| truth * values.len() as f64));
-    let released = average(&mut cells.values().flat_map(|(_, values)| values.iter().copied()));
-    let squares = average(&mut cells.values().map(|(_, values)| {
-        let middle = values.iter().sum::<f64>() / values.len() as f64;
-        values.iter().map(|value| (value - middle).powi(2)).sum()
-    }));
-    let rms = average(&mut errors.iter().map(|error| error * error)).sqrt();
-    let largest = errors.iter().copied().fold(0.0, f64::max);
-    let tail = Figure::new(row, "error of 95 in 100 (× expected by the plan)", quantile(&errors, 0.95), "");
-    let coverage = if cut == 0.0 { "intervals with the exact answer" } else { "intervals with the unbounded truth" };
-    vec![
-        Figure::new(row, "cells", cells.len() as f64, ""),
-        Figure::new(row, "true value", true_mean, ""),
-        Figure::new(row, "released mean", released, "").against(true_mean),
-        Figure::new(row, "deviation", squares.sqrt(), ""),
-        Figure::new(row, "rms error (× true value)", rms, "").against(true_mean),
-        Figure::new(row, "largest error", largest, ""),
-        match expected {
-            Some(expected) => tail.against(expected),
-            None => tail,
-        },
-        Figure::new(row, "units cut", cut, ""),
-        Figure::new(row, coverage, 100.0 * covered / total, "%"),
-    ]
 }
 
 /// What is asked of one example in particular, run by run.
@@ -192,7 +175,7 @@ async fn particular(example: &Example, table: &Table, published: &[Run]) -> Resu
     };
     let mut worst = Vec::new();
     if example.name == "hospital" {
-        let truth = table.columns(&example.questions[0].sql, 0).await?["days"][""];
+        let truth = table.unbounded(&example.questions[0]).await?["days"][""];
         for run in published {
             let days = of(run, "mean-stay", "days")[""].value.context("the mean stay is a number")?;
             worst.push((days - truth).abs());

@@ -1,5 +1,6 @@
 //! What was measured, and how it is printed.
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// One measured number.
@@ -42,30 +43,35 @@ pub struct Section {
 }
 
 /// Prints JSON lines or Markdown.
-pub fn print(sections: &[Section], json: bool) {
+pub fn print(sections: &[Section], json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     for section in sections {
         match json {
-            true => lines(section),
-            false => table(section),
+            true => lines(section, &mut out)?,
+            false => table(section, &mut out)?,
         }
     }
+    Ok(())
 }
 
-fn lines(section: &Section) {
+fn lines(section: &Section, out: &mut impl Write) -> io::Result<()> {
     for figure in &section.figures {
+        // What the ratio is to stands in the heading of a table only.
+        let measure = figure.measure.split(" (").next().unwrap_or_default();
         let line = serde_json::json!({
-            "name": format!("{}: {}: {}", section.title, figure.row, figure.measure),
+            "name": format!("{}: {}: {}", section.title, figure.row, measure),
             "value": figure.value,
             "unit": figure.unit,
             "against": figure.against,
             "ratio": figure.ratio(),
         });
-        println!("{line}");
+        writeln!(out, "{line}")?;
     }
+    Ok(())
 }
 
 /// One row for what was measured, one column for what about it; `×` is the ratio to what it is compared with.
-fn table(section: &Section) {
+fn table(section: &Section, out: &mut impl Write) -> io::Result<()> {
     let mut rows: Vec<&str> = Vec::new();
     let mut measures: Vec<&str> = Vec::new();
     for figure in &section.figures {
@@ -76,8 +82,8 @@ fn table(section: &Section) {
             measures.push(figure.measure);
         }
     }
-    println!("### {}\n\n| | {} |", section.title, measures.join(" | "));
-    println!("| --- |{}", " ---: |".repeat(measures.len()));
+    writeln!(out, "### {}\n\n| | {} |", section.title, measures.join(" | "))?;
+    writeln!(out, "| --- |{}", " ---: |".repeat(measures.len()))?;
     for row in rows {
         let cells = measures.iter().map(|measure| {
             let found = section.figures.iter().find(|figure| figure.row == row && figure.measure == *measure);
@@ -86,9 +92,9 @@ fn table(section: &Section) {
                 format!("{} {}{ratio}", short(figure.value), figure.unit).trim_end().replace("  ", " ")
             })
         });
-        println!("| {row} | {} |", cells.collect::<Vec<_>>().join(" | "));
+        writeln!(out, "| {row} | {} |", cells.collect::<Vec<_>>().join(" | "))?;
     }
-    println!();
+    writeln!(out)
 }
 
 /// Five significant digits.

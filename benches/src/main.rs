@@ -7,6 +7,7 @@ mod engine;
 mod examples;
 mod figures;
 mod noise;
+mod score;
 mod truth;
 
 use clap::{Parser, Subcommand};
@@ -56,6 +57,5 @@ async fn main() -> anyhow::Result<()> {
         Name::Accounting => accounting::run()?,
         Name::Engine { rows, units } => engine::run(rows, units.max(1)).await?,
     };
-    figures::print(&sections, args.json);
-    Ok(())
+    Ok(figures::print(&sections, args.json)?)
 }

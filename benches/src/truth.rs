@@ -1,4 +1,4 @@
-//! The exact answers to the questions of the examples, by plain SQL without noise and without bounds on contributions.
+//! The exact answers to the questions of the examples, by plain SQL and without noise.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,18 +17,31 @@ use dither_query::source;
 /// The values of each column by the keys of the row, joined by `|`.
 pub type Columns = BTreeMap<String, BTreeMap<String, f64>>;
 
+/// What a column of an answer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The number of units.
+    Units,
+    /// The number of rows.
+    Rows,
+    /// The number of values.
+    Values,
+    /// The sum of values.
+    Sum,
+    /// The mean of values: unknown where there are none, while all others are zero there.
+    Mean,
+}
+
 /// One question of an example.
 pub struct Question {
     /// Its id in the report.
     pub id: &'static str,
-    /// SQL for the key columns and then the value columns, named as in the answer; values are clamped.
-    pub sql: String,
     /// The expressions of the keys.
     pub keys: &'static [&'static str],
     /// Which rows count.
     pub filter: &'static str,
-    /// Whether rows are counted or summed, so that the number of rows of a unit is bounded.
-    pub rows: bool,
+    /// The columns of the answer: name, kind, and the clamped value.
+    pub columns: Vec<(&'static str, Kind, String)>,
 }
 
 /// One example.
@@ -48,8 +61,10 @@ fn bounded(value: &str, lower: f64, upper: f64, step: f64) -> String {
     format!("(CASE WHEN {steps} < {low} THEN {low} WHEN {steps} > {high} THEN {high} ELSE {steps} END * {step})")
 }
 
-/// The cells of the heat map and what lies in them.
-pub const GRID: &str = "floor(latitude * 200) BETWEEN 6231 AND 6268 AND floor(longitude * 200) BETWEEN 24280 AND 24328";
+/// The public cells of the heat map.
+const GRID: &str = "floor(latitude * 200) BETWEEN 6231 AND 6268 AND floor(longitude * 200) BETWEEN 24280 AND 24328";
+const ROW: &str = "CAST(floor(latitude * 200) AS BIGINT)";
+const COLUMN: &str = "CAST(floor(longitude * 200) AS BIGINT)";
 
 /// The mean income of all people with an income and an industry, unbounded and bounded, by state and industry.
 pub fn bias_of_bounds() -> String {
@@ -62,69 +77,38 @@ pub fn bias_of_bounds() -> String {
 
 /// All examples.
 pub fn examples() -> Vec<Example> {
-    let income = bounded("\"PINCP\"", 0.0, 75_000.0, 1.0);
-    let incomes = format!("COUNT(\"PINCP\") AS people, SUM({income}) AS income, AVG({income}) AS mean_income");
-    let amount = bounded("amount", 0.0, 1_500.0, 0.01);
-    let per_head = bounded("CASE WHEN heads <> 0 THEN amount / heads END", 0.0, 500.0, 0.01);
-    let question = |id, sql: String, keys, filter, rows| Question { id, sql, keys, filter, rows };
+    let value = |text: &str| text.to_owned();
+    let question = |id, keys, filter, columns| Question { id, keys, filter, columns };
+    let stay = || ("days", Kind::Mean, value("time_in_hospital"));
     let hospital = vec![
-        question("mean-stay", "SELECT AVG(time_in_hospital) AS days FROM stays".into(), &[], "true", true),
-        question(
-            "stay-by-age",
-            "SELECT age, COUNT(*) AS stays, AVG(time_in_hospital) AS days FROM stays GROUP BY age".into(),
-            &["age"],
-            "true",
-            true,
-        ),
+        question("mean-stay", &[] as &[_], "true", vec![stay()]),
+        question("stay-by-age", &["age"], "true", vec![("stays", Kind::Rows, value("1")), stay()]),
         question(
             "patients-by-specialty",
-            "SELECT medical_specialty, COUNT(DISTINCT patient_nbr) AS patients FROM stays \
-             WHERE medical_specialty IS NOT NULL GROUP BY medical_specialty"
-                .into(),
             &["medical_specialty"],
             "medical_specialty IS NOT NULL",
-            false,
+            vec![("patients", Kind::Units, value("1"))],
         ),
     ];
+    let revenue = || ("revenue", Kind::Sum, bounded("amount", 0.0, 1_500.0, 0.01));
+    let per_head = bounded("CASE WHEN heads <> 0 THEN amount / heads END", 0.0, 500.0, 0.01);
     let restaurant = vec![
-        question("revenue", format!("SELECT SUM({amount}) AS revenue FROM bills"), &[], "true", true),
-        question("spend-per-head", format!("SELECT AVG({per_head}) AS spend_per_head FROM bills"), &[], "true", true),
-        question("satisfaction", "SELECT AVG(satisfaction) AS stars FROM bills".into(), &[], "true", true),
-        question(
-            "by-city",
-            format!("SELECT city, COUNT(*) AS bills, SUM({amount}) AS revenue FROM bills GROUP BY city"),
-            &["city"],
-            "true",
-            true,
-        ),
+        question("revenue", &[], "true", vec![revenue()]),
+        question("spend-per-head", &[], "true", vec![("spend_per_head", Kind::Mean, per_head)]),
+        question("satisfaction", &[], "true", vec![("stars", Kind::Mean, value("satisfaction"))]),
+        question("by-city", &["city"], "true", vec![("bills", Kind::Rows, value("1")), revenue()]),
     ];
+    let income = bounded("\"PINCP\"", 0.0, 75_000.0, 1.0);
+    let incomes = || {
+        let people = ("people", Kind::Values, income.clone());
+        vec![people, ("income", Kind::Sum, income.clone()), ("mean_income", Kind::Mean, income.clone())]
+    };
+    let industry = "\"INDP_CAT\" IS NOT NULL";
     let people = vec![
-        question(
-            "by-state",
-            format!("SELECT \"STATE\", {incomes} FROM people WHERE \"INDP_CAT\" IS NOT NULL GROUP BY \"STATE\""),
-            &["\"STATE\""],
-            "\"INDP_CAT\" IS NOT NULL",
-            true,
-        ),
-        question(
-            "by-state-and-industry",
-            format!(
-                "SELECT \"STATE\", \"INDP_CAT\", {incomes} FROM people WHERE \"INDP_CAT\" IS NOT NULL \
-                 GROUP BY \"STATE\", \"INDP_CAT\""
-            ),
-            &["\"STATE\"", "\"INDP_CAT\""],
-            "\"INDP_CAT\" IS NOT NULL",
-            true,
-        ),
+        question("by-state", &["\"STATE\""], industry, incomes()),
+        question("by-state-and-industry", &["\"STATE\"", "\"INDP_CAT\""], industry, incomes()),
     ];
-    let cell = "CAST(floor(latitude * 200) AS BIGINT), CAST(floor(longitude * 200) AS BIGINT)";
-    let cells = vec![question(
-        "users-by-cell",
-        format!("SELECT {cell}, COUNT(DISTINCT \"user\") AS users FROM checkins WHERE {GRID} GROUP BY {cell}"),
-        &["floor(latitude * 200)", "floor(longitude * 200)"],
-        GRID,
-        false,
-    )];
+    let cells = vec![question("users-by-cell", &[ROW, COLUMN], GRID, vec![("users", Kind::Units, value("1"))])];
     vec![
         Example { name: "hospital", table: "stays", questions: hospital },
         Example { name: "restaurant", table: "bills", questions: restaurant },
@@ -168,23 +152,71 @@ impl Table {
         Ok(columns)
     }
 
-    /// How many units have more rows in a group, or more groups, than count: none, and the bounded answer is the truth.
+    /// The answers without any bound on contributions.
+    pub async fn unbounded(&self, question: &Question) -> Result<Columns> {
+        self.columns(&self.weighted(question, "1.0"), question.keys.len()).await
+    }
+
+    /// The answers with contributions bounded, in expectation over which rows and groups of a unit are kept.
+    pub async fn bounded(&self, question: &Question) -> Result<Columns> {
+        let least = |most: u32, all: &str| format!("CASE WHEN {all} > {most} THEN {most}.0 / {all} ELSE 1.0 END");
+        let (rows, groups) = (self.bounds.max_rows_per_group.get(), self.bounds.max_groups_per_unit.get());
+        let weight = match self.unit {
+            PrivacyUnit::Row => "1.0".to_owned(),
+            PrivacyUnit::Column(_) if question.counts_units() => least(groups, "g"),
+            PrivacyUnit::Column(_) => format!("({}) * ({})", least(rows, "n"), least(groups, "g")),
+        };
+        self.columns(&self.weighted(question, &weight), question.keys.len()).await
+    }
+
+    /// How many units have more rows in a group, or more groups, than count.
     pub async fn units_cut(&self, question: &Question) -> Result<f64> {
-        let PrivacyUnit::Column(unit) = &self.unit else { return Ok(0.0) };
-        let by: Vec<String> =
-            std::iter::once(format!("\"{unit}\"")).chain(question.keys.iter().map(|k| (*k).into())).collect();
-        let limit = if question.rows { u64::from(self.bounds.max_rows_per_group.get()) } else { u64::MAX >> 1 };
-        // A null unit is nobody, and does not count.
-        let sql = format!(
-            "SELECT COUNT(*) AS cut FROM (SELECT u FROM (SELECT {} AS u, COUNT(*) AS n FROM {} WHERE \"{unit}\" IS NOT NULL \
-             AND ({}) GROUP BY {}) GROUP BY u HAVING MAX(n) > {limit} OR COUNT(*) > {})",
-            by[0],
-            self.name,
-            question.filter,
-            by.join(", "),
-            self.bounds.max_groups_per_unit,
-        );
-        let columns = self.columns(&sql, 0).await?;
-        columns["cut"].get("").copied().context("a count is one row")
+        if self.unit == PrivacyUnit::Row {
+            return Ok(0.0);
+        }
+        let (rows, groups) = (self.bounds.max_rows_per_group, self.bounds.max_groups_per_unit);
+        let many_rows = if question.counts_units() { String::new() } else { format!(" OR n > {rows}") };
+        let from = self.unit_groups(question);
+        let sql = format!("SELECT COUNT(DISTINCT u) AS cut FROM ({from}) WHERE g > {groups}{many_rows}");
+        self.columns(&sql, 0).await?["cut"].get("").copied().context("a count is one row")
+    }
+
+    /// One row per unit and group: its rows `n`, counts and sums of values, and the number of groups `g` of the unit.
+    fn unit_groups(&self, question: &Question) -> String {
+        let (unit, known) = match &self.unit {
+            PrivacyUnit::Column(unit) => (format!("\"{unit}\""), format!("\"{unit}\" IS NOT NULL")),
+            PrivacyUnit::Row => ("1".to_owned(), "true".to_owned()),
+        };
+        let keys: String = question.keys.iter().enumerate().map(|(i, key)| format!(", {key} AS k{i}")).collect();
+        let names: String = (0..question.keys.len()).map(|i| format!(", k{i}")).collect();
+        let values = question.columns.iter().enumerate();
+        let values: String = values.map(|(i, (_, _, value))| format!(", {value} AS v{i}")).collect();
+        let sums: String =
+            (0..question.columns.len()).map(|i| format!(", COUNT(v{i}) AS c{i}, SUM(v{i}) AS s{i}")).collect();
+        format!(
+            "SELECT *, COUNT(*) OVER (PARTITION BY u) AS g FROM (SELECT u{names}, COUNT(*) AS n{sums} FROM \
+             (SELECT {unit} AS u{keys}{values} FROM {} WHERE {known} AND ({})) GROUP BY u{names})",
+            self.name, question.filter
+        )
+    }
+
+    fn weighted(&self, question: &Question, weight: &str) -> String {
+        let keys: Vec<String> = (0..question.keys.len()).map(|i| format!("k{i}")).collect();
+        let columns = question.columns.iter().enumerate().map(|(i, (name, kind, _))| match kind {
+            Kind::Units => format!("SUM({weight}) AS {name}"),
+            Kind::Rows => format!("SUM(n * {weight}) AS {name}"),
+            Kind::Values => format!("SUM(c{i} * {weight}) AS {name}"),
+            Kind::Sum => format!("SUM(s{i} * {weight}) AS {name}"),
+            Kind::Mean => format!("SUM(s{i} * {weight}) / SUM(c{i} * {weight}) AS {name}"),
+        });
+        let outputs: Vec<String> = keys.iter().cloned().chain(columns).collect();
+        let by = if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
+        format!("SELECT {} FROM ({}){by}", outputs.join(", "), self.unit_groups(question))
+    }
+}
+
+impl Question {
+    fn counts_units(&self) -> bool {
+        self.columns.iter().all(|(_, kind, _)| *kind == Kind::Units)
     }
 }
