@@ -14,6 +14,17 @@ pub fn write(out: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
+/// Whether a file can be written there, as far as that shows before anything is charged.
+pub fn check(out: Option<&Path>) -> anyhow::Result<()> {
+    let folder = out.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            anyhow::bail!("there is no folder {}; nothing was charged", folder.display())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the reader of our output went away, which is no failure.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)

@@ -487,7 +487,7 @@ fn a_report_is_written_once_and_repeated_for_free() {
         r#"
         policy = "policy.toml"
         title = "Clinic <b>"
-        budget = { epsilon = 0.9, delta = 0 }
+        budget = { epsilon = 0.6, delta = 0 }
         [[question]]
         id = "n"
         title = "Visits"
@@ -513,4 +513,114 @@ fn a_report_is_written_once_and_repeated_for_free() {
     assert!(certificate.contains("\"head\""));
     clinic.write("report.toml", "policy = \"policy.toml\"\ntitel = 'x'");
     assert!(!clinic.run(&["report", "report.toml"]).status.success());
+}
+
+#[test]
+fn bg_11_the_charge_follows_from_the_question_alone() {
+    let charged = |more: &str, sql: &str| {
+        let answer = json(&Clinic::with(more).query(sql, &["-e", "0.25", "-d", "1e-7", "-f", "json"]));
+        (answer["charged"].clone(), answer["remaining"].clone())
+    };
+    let many: String = (0..500).map(|n| format!("{},A,city{n},5,2026-01-01\n", 1000 + n)).collect();
+    let whale: String = (0..5000).map(|n| format!("7,B,city{},99,\n", n % 300)).collect();
+    for sql in [
+        "SELECT city, COUNT(*) AS n FROM visits GROUP BY city",
+        "SELECT ward, AVG(age) AS a FROM visits GROUP BY ward",
+        "SELECT COUNT(*) AS n FROM visits WHERE age > 200",
+    ] {
+        let plain = charged("", sql);
+        for more in [many.as_str(), whale.as_str(), "500,,,NaN,\n"] {
+            assert_eq!(charged(more, sql), plain, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn bg_22_questions_about_disjoint_groups_are_charged_one_after_the_other() {
+    let clinic = Clinic::with("");
+    for (ward, left) in [("A", 0.7), ("B", 0.4)] {
+        let sql = format!("SELECT COUNT(*) AS n FROM visits WHERE ward = '{ward}'");
+        let answer = json(&clinic.query(&sql, &["-e", "0.3", "-f", "json"]));
+        assert_eq!(answer["remaining"]["epsilon"], left);
+    }
+}
+
+#[test]
+fn sq_11_long_cells_and_long_concatenations_change_nothing_but_numbers() {
+    let sql = "SELECT COUNT(*) AS n FROM visits WHERE concat(city, city, city, city, upper(city)) LIKE '%zzz'";
+    let plain = shape(&Clinic::with("").query(sql, &["-e", "0.5", "-f", "json"]));
+    for length in [1 << 10, 1 << 20, (1 << 20) + 1, 3 << 20] {
+        let row = format!("500,A,{},5,2026-01-01\n", "z".repeat(length));
+        let long = shape(&Clinic::with(&row).query(sql, &["-e", "0.5", "-f", "json"]));
+        let normal = |text: &str| text.split("receipt").next().unwrap_or_default().to_owned();
+        assert_eq!(normal(&plain), normal(&long), "{length}");
+    }
+}
+
+/// HAVING compares the noisy count: at the true count it passes about half of the time. A comparison with the true
+/// count would pass always or never; 40 draws split 0:40 by chance with probability 2^-39.
+#[test]
+fn sq_15_having_sees_noisy_values_only() {
+    let passed = (0..40)
+        .filter(|_| {
+            let sql = "SELECT COUNT(*) AS n FROM visits HAVING COUNT(*) > 100";
+            let answer = json(&Clinic::with("").query(sql, &["-e", "0.1", "-f", "json"]));
+            !answer["rows"].as_array().unwrap().is_empty()
+        })
+        .count();
+    assert!((1..40).contains(&passed), "{passed}");
+}
+
+/// A mean times the released count would be the true sum if the mean used the true count.
+#[test]
+fn se_08_a_mean_uses_a_noisy_count() {
+    let products: std::collections::BTreeSet<String> = (0..12)
+        .map(|_| {
+            let sql = "SELECT AVG(age) AS a, COUNT(age) AS n FROM visits";
+            let answer = json(&Clinic::with("").query(sql, &["-e", "0.5", "-f", "json"]));
+            let row = &answer["rows"][0];
+            format!("{:.3}", row["a"]["value"].as_f64().unwrap() * row["n"]["value"].as_f64().unwrap())
+        })
+        .collect();
+    assert!(products.len() > 6, "{products:?}");
+}
+
+#[test]
+fn who_is_protected_cannot_change_once_something_was_charged() {
+    let clinic = Clinic::with("");
+    assert!(clinic.query("SELECT COUNT(*) AS a FROM visits", &["-e", "0.1"]).status.success());
+    for (old, new) in [
+        ("source =", "neighbors = \"replace-unit\"\nsource ="),
+        (
+            "privacy_unit = { column = \"patient\" }\nmax_groups_per_unit = 2\nmax_rows_per_group = 3",
+            "privacy_unit = \"row\"",
+        ),
+    ] {
+        clinic.write("policy.toml", &POLICY.replace(old, new));
+        let output = clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.1"]);
+        assert!(stderr(&output).contains("protection-changed"), "{}", stderr(&output));
+    }
+    clinic.write("policy.toml", POLICY);
+    assert!(clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.1"]).status.success());
+}
+
+#[test]
+fn du_05_a_full_disk_releases_nothing_and_says_so() {
+    let clinic = Clinic::with("");
+    // No file may grow beyond so many blocks of 512 bytes: a disk that is full after them.
+    for blocks in [0, 8, 16, 40, 64, 80, 100, 130] {
+        let script = format!(
+            "ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" query -p policy.toml 'SELECT COUNT(*) AS n{blocks} FROM visits' -e 0.01"
+        );
+        let mut shell = Command::new("sh");
+        shell.current_dir(clinic.folder.path()).args(["-c", &script, env!("CARGO_BIN_EXE_dither")]);
+        let output = shell.output().unwrap();
+        if !output.status.success() {
+            assert!(stdout(&output).is_empty(), "{blocks}: {}", stdout(&output));
+            assert!(stderr(&output).contains("error"), "{blocks}: {}", stderr(&output));
+        }
+    }
+    let output = clinic.query("SELECT COUNT(*) AS after FROM visits", &["-e", "0.01"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(clinic.run(&["ledger", "verify", "-p", "policy.toml"]).status.success());
 }

@@ -17,7 +17,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::RaiseNeedsAmendment`] for a higher limit, [`LedgerError::CompositionChanged`],
-    /// [`LedgerError::UnknownScope`] if the scope above is missing, and storage errors.
+    /// [`LedgerError::ProtectionChanged`], [`LedgerError::UnknownScope`] if the scope above is missing, and storage errors.
     pub async fn declare(&self, limits: &[ScopeLimit]) -> Result<(), LedgerError> {
         let mut limits: Vec<&ScopeLimit> = limits.iter().collect();
         // A path sorts behind its parent.
@@ -27,10 +27,14 @@ impl Ledger {
             for limit in limits {
                 match find(&mut write.tx, &limit.path).await? {
                     None => create(&mut write, limit).await?,
-                    Some(row) if row.limit == *limit => {}
                     Some(row) => {
                         allow_lower(&row.limit, limit)?;
-                        change(&mut write, row, Record::Lower(limit.clone()), limit).await?;
+                        // A table that is not declared any more keeps what was declared for it.
+                        let mut limit = limit.clone();
+                        limit.protects.extend(row.limit.protects.clone());
+                        if row.limit != limit {
+                            change(&mut write, row, Record::Lower(limit.clone()), &limit).await?;
+                        }
                     }
                 }
             }
@@ -57,9 +61,11 @@ impl Ledger {
             let mut write = self.store.write().await?;
             let row = find(&mut write.tx, &limit.path).await?;
             let row = row.ok_or_else(|| LedgerError::UnknownScope { scope: limit.path.clone() })?;
-            same_composition(&row.limit, limit)?;
+            same_terms(&row.limit, limit)?;
+            let mut limit = limit.clone();
+            limit.protects.extend(row.limit.protects.clone());
             let stewards = stewards.iter().map(|name| name.trim().to_owned()).collect();
-            change(&mut write, row, Record::Amend { limit: limit.clone(), stewards }, limit).await?;
+            change(&mut write, row, Record::Amend { limit: limit.clone(), stewards }, &limit).await?;
             write.commit().await
         };
         self.store.guard(write).await
@@ -106,7 +112,7 @@ pub(crate) async fn update(write: &mut Write, row: &ScopeRow, sequence: u64) -> 
 
 /// Whether a declaration changes nothing but lowers the limit.
 pub(crate) fn allow_lower(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), LedgerError> {
-    same_composition(current, new)?;
+    same_terms(current, new)?;
     let Budget { epsilon, delta } = new.budget;
     if epsilon > current.budget.epsilon || delta > current.budget.delta {
         return Err(LedgerError::RaiseNeedsAmendment { scope: new.path.clone(), current: current.budget });
@@ -114,9 +120,15 @@ pub(crate) fn allow_lower(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), 
     Ok(())
 }
 
-fn same_composition(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), LedgerError> {
+/// Whether a declaration keeps what can never change.
+fn same_terms(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), LedgerError> {
     if current.composition != new.composition {
         return Err(LedgerError::CompositionChanged { scope: new.path.clone() });
+    }
+    let changed =
+        current.protects.iter().find(|(table, unit)| new.protects.get(*table).is_some_and(|new| new != *unit));
+    if let Some((table, unit)) = changed {
+        return Err(LedgerError::ProtectionChanged { table: table.clone(), unit: unit.clone() });
     }
     Ok(())
 }

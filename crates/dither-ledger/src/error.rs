@@ -70,6 +70,14 @@ pub enum LedgerError {
         /// Which scope.
         scope: ScopePath,
     },
+    /// Who is protected in a table is fixed by the first declaration.
+    #[error("who is protected in `{table}` cannot change: {unit}")]
+    ProtectionChanged {
+        /// Which table.
+        table: String,
+        /// The unit and the neighbour relation that the ledger has.
+        unit: String,
+    },
     /// An amendment needs two different people.
     #[error("an amendment of `{scope}` needs the names of two different stewards")]
     StewardsMissing {
@@ -177,6 +185,7 @@ impl Explain for LedgerError {
             Self::TooLong { .. } => "text-too-long",
             Self::RaiseNeedsAmendment { .. } => "raise-needs-amendment",
             Self::CompositionChanged { .. } => "composition-changed",
+            Self::ProtectionChanged { .. } => "protection-changed",
             Self::StewardsMissing { .. } => "stewards-missing",
             Self::Missing { .. } => "ledger-missing",
             Self::NotALedger { .. } => "not-a-ledger",
@@ -204,16 +213,23 @@ impl Explain for LedgerError {
             Self::Refused { refusal, .. } => return refusal.hint(),
             Self::Unpriced(error) => return error.hint(),
             Self::UnknownScope { scope } => match scope.parent() {
-                Some(parent) => format!("declare `{scope}`, after `{parent}`"),
+                Some(parent) => match scope.as_str().split_once('/') {
+                    Some((_, path)) => format!("declare [scopes.\"{path}\"] in the policy, inside `{parent}`"),
+                    None => format!("declare `{scope}`, after `{parent}`"),
+                },
                 None => format!("declare `{scope}`"),
             },
             Self::KeyConflict { .. } => "use a new key for a new question".into(),
             Self::TooLong { what, limit, .. } => format!("shorten the {what} to {limit} bytes"),
             Self::RaiseNeedsAmendment { current, .. } => format!(
-                "declare at most epsilon {} and delta {}, or amend the limit with two stewards",
+                "declare at most epsilon {} and delta {}, or run `dither ledger amend` with two stewards",
                 current.epsilon, current.delta
             ),
-            Self::CompositionChanged { .. } => "declare the composition that the ledger has, or a new scope".into(),
+            Self::CompositionChanged { .. } => "declare the composition that the ledger has".into(),
+            Self::ProtectionChanged { .. } => {
+                "declare the `privacy_unit` and the `neighbors` that the ledger has: amounts under others do not add up"
+                    .into()
+            }
             Self::StewardsMissing { .. } => "give two different names".into(),
             Self::Missing { .. } => "check the path, or declare the data set first".into(),
             Self::NotALedger { .. } => {
@@ -252,6 +268,7 @@ impl Explain for LedgerError {
             | Self::TooLong { .. }
             | Self::RaiseNeedsAmendment { .. }
             | Self::CompositionChanged { .. }
+            | Self::ProtectionChanged { .. }
             | Self::StewardsMissing { .. } => Audience::Analyst,
             _ => Audience::Operator,
         }

@@ -30,7 +30,8 @@ use crate::store::{self, Store};
 /// # let path = folder.join("ledger.db");
 /// let ledger = Ledger::open(&path).await?;
 /// let budget = Budget { epsilon: "1".parse()?, delta: "1e-6".parse()? };
-/// ledger.declare(&[ScopeLimit { path: "diabetes".parse()?, budget, composition: Composition::Basic }]).await?;
+/// let (path, composition) = ("diabetes".parse()?, Composition::Basic);
+/// ledger.declare(&[ScopeLimit { path, budget, composition, protects: Default::default() }]).await?;
 ///
 /// let request = ChargeRequest {
 ///     request: RequestId::digest([b"SELECT COUNT(*) FROM visits".as_slice()]),

@@ -1,5 +1,6 @@
 //! Where a charge counts: scopes that nest by path, each with a limit of its own.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -109,6 +110,10 @@ pub struct ScopeLimit {
     pub budget: Budget,
     /// How charges add up.
     pub composition: Composition,
+    /// Who is protected, by table: the unit and the neighbour relation in words. What was once declared for a table
+    /// never changes, since amounts under different ones do not add up to a guarantee.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub protects: BTreeMap<String, String>,
 }
 
 /// A budget as integers: nano-units of ε and units of 10⁻¹⁸ of δ, because floats would round.

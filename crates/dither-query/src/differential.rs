@@ -404,3 +404,23 @@ async fn fp_07_odd_numbers_become_null_or_a_bound() {
     // NaN counts for nothing in a sum; infinities and 1e308 are clamped to the bounds [0, 1] = [0, 4] steps.
     assert_eq!(values[1], 4 + 4);
 }
+
+/// A sum over 131,072 rows, ones and small alternating values, moves by exactly the one that goes.
+#[tokio::test]
+async fn se_03_a_long_sum_of_fractions_moves_by_one_bound_only() {
+    let policy = policy("\"row\"", 1, 1);
+    let plan = plan("SELECT SUM(y) FROM t", &policy).await;
+    let row = |y: f64| Row { unit: Some(1), g: None, h: None, x: None, y: Some(y) };
+    let table = |ones: usize| -> Vec<Row> {
+        let small = (0..ones).map(|index| row(if index % 2 == 0 { 0.003_906_25 } else { -0.003_906_25 }));
+        std::iter::repeat_n(row(1.0), ones).chain(small).collect()
+    };
+    let sum = |table: ExactTable| table.rows[0].values[0];
+    let whole = sum(integers(&plan, &table(1 << 16), 2).await);
+    let less = sum(integers(&plan, &table(1 << 16)[1..], 2).await);
+    assert_eq!(whole - less, 4, "one row of 1.0 is four steps of 0.25");
+    // The control: added up as floats in order, 2^24 swallows a thousand ones, and taking it away sets them free.
+    let naive = |rows: &[f32]| rows.iter().fold(0.0_f32, |sum, value| sum + value);
+    let swallowed: Vec<f32> = std::iter::once(16_777_216.0).chain(std::iter::repeat_n(1.0, 1000)).collect();
+    assert_eq!(naive(&swallowed) - naive(&swallowed[1..]), 16_777_216.0 - 1000.0);
+}

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, Decimal128Array, Int64Array, RecordBatch};
 use datafusion::datasource::provider_as_source;

@@ -41,10 +41,12 @@ pub struct ExplainedOutput {
 /// The explanation of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The privacy unit, in words.
+    /// The privacy unit: a column, or `row`.
     pub unit: String,
     /// The neighbour relation.
     pub neighbors: dither_core::Neighbors,
+    /// Both in words.
+    pub protects: String,
     /// Groups of one unit at most.
     pub max_groups_per_unit: u32,
     /// Rows of one unit in one group at most.
@@ -100,6 +102,7 @@ impl QueryPlan {
                 dither_core::PrivacyUnit::Row => "row".into(),
             },
             neighbors: self.neighbors,
+            protects: self.protects(),
             max_groups_per_unit: bounds.max_groups_per_unit.get(),
             max_rows_per_group: bounds.max_rows_per_group.get(),
             outputs: self.explain_outputs(),
@@ -114,6 +117,17 @@ impl QueryPlan {
                 rdp: None,
             }),
         })
+    }
+
+    fn protects(&self) -> String {
+        let unit = match &self.unit {
+            dither_core::PrivacyUnit::Column(column) => format!("all rows of one `{column}`"),
+            dither_core::PrivacyUnit::Row => "one row".into(),
+        };
+        match self.neighbors {
+            dither_core::Neighbors::AddOrRemoveUnit => format!("{unit}, added or removed"),
+            dither_core::Neighbors::ReplaceUnit => format!("{unit}, replaced by others, which doubles the sensitivity"),
+        }
     }
 
     /// Explains each aggregate.
@@ -154,8 +168,9 @@ impl QueryPlan {
         let contribution = match &self.unit {
             dither_core::PrivacyUnit::Row => "one row in one group".to_owned(),
             dither_core::PrivacyUnit::Column(column) => format!(
-                "at most {} rows in {} group(s) per `{column}`",
-                bounds.max_rows_per_group, bounds.max_groups_per_unit
+                "at most {} in {} per `{column}`",
+                counted(bounds.max_rows_per_group.get(), "row"),
+                counted(bounds.max_groups_per_unit.get(), "group")
             ),
         };
         match origin {
@@ -258,6 +273,10 @@ impl QueryPlan {
         };
         self.question.aggregates.iter().map(|a| alias(&a.name).unwrap_or_else(|| readable(&a.name))).collect()
     }
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The engine's name of an aggregate as people write it: `count(*)` for `count(Int64(1))`.

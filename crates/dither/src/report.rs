@@ -165,9 +165,27 @@ impl Session {
             shapes.push(shape);
         }
         let plans = allot(spec, &shapes)?;
+        self.check_cap(spec, &plans)?;
         check_steps(spec, &plans).await?;
         let cost = compose(&plans, spec.budget.delta).map_err(|refusal| Error::refused(refusal, ""))?;
         Ok(ReportPlan { plans, cost })
+    }
+
+    /// No question of a report may use more than the policy allows one question.
+    fn check_cap(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error> {
+        let Some(cap) = self.policy().budget.max_epsilon_per_query else { return Ok(()) };
+        for (question, plan) in spec.questions.iter().zip(plans) {
+            let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &question.sql))?;
+            if cost.epsilon_nanos > cap.nanos() {
+                let share = Amounts::from(&cost).epsilon;
+                let message =
+                    format!("`{}` would use epsilon {share}, more than one question may use, {cap}", question.id);
+                let refusal =
+                    Refusal::new(Code::EpsilonOverCap, message).hint("lower its weight or the budget of the report");
+                return Err(Error::refused(refusal, &question.sql));
+            }
+        }
+        Ok(())
     }
 
     /// [`Session::plan_report`] in words and numbers.

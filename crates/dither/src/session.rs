@@ -1,17 +1,20 @@
 //! A session: one policy, its ledger, an engine, and the one order in which they are used.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dither_accounting::{Cost, Filter, Remaining, Spent};
-use dither_core::{Answer, Delta, Epsilon, Measurement, Mechanism, Receipt, Release, RequestId, Sensitive};
+use dither_core::{
+    Answer, Delta, Epsilon, Measurement, Mechanism, Neighbors, PrivacyUnit, Receipt, Release, RequestId, Sensitive,
+};
 use dither_ledger::{ChargeRequest, Ledger, LedgerError, Outcome, ScopeLimit, ScopePath};
 use dither_mechanisms::{NoisyTable, PlanMechanism};
 use dither_noise::NoiseSource;
 use dither_query::engine::{Engine, LocalEngine, measure};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
-use dither_query::policy::Policy;
+use dither_query::policy::{Policy, TablePolicy};
 use dither_query::source::{self, Progress, Table};
 use serde::{Deserialize, Serialize};
 
@@ -163,15 +166,28 @@ impl Session {
             path: self.policy.dataset.parse()?,
             budget: budget.limit(),
             composition: budget.composition,
+            protects: self.protects(),
         }];
         for (path, scope) in &self.policy.scopes {
             limits.push(ScopeLimit {
                 path: format!("{}/{path}", self.policy.dataset).parse()?,
                 budget: dither_core::Budget { epsilon: scope.epsilon, delta: scope.delta },
                 composition: budget.composition,
+                protects: Default::default(),
             });
         }
         Ok(limits)
+    }
+
+    /// Who is protected, by table, in words that the ledger holds on to.
+    fn protects(&self) -> BTreeMap<String, String> {
+        let words = |table: &TablePolicy| match (&table.privacy_unit, table.neighbors) {
+            (PrivacyUnit::Column(column), Neighbors::AddOrRemoveUnit) => format!("add or remove one `{column}`"),
+            (PrivacyUnit::Column(column), Neighbors::ReplaceUnit) => format!("replace one `{column}`"),
+            (PrivacyUnit::Row, Neighbors::AddOrRemoveUnit) => "add or remove one row".into(),
+            (PrivacyUnit::Row, Neighbors::ReplaceUnit) => "replace one row".into(),
+        };
+        self.policy.tables.iter().map(|(name, table)| (name.clone(), words(table))).collect()
     }
 
     /// Plans a question. With a target error, the smallest ε that reaches it is found first.

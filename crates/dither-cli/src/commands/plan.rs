@@ -50,15 +50,17 @@ pub fn explain(plan: &Explanation) -> String {
         );
         let _ = writeln!(text, "  share           ε {}", number(column.epsilon));
         let _ = writeln!(text, "  noise scale     {}", number(column.noise_scale));
+        let unknown = column.expected_error.is_none();
         let error = match (column.expected_error, column.expected_error_percent) {
             (Some(error), Some(percent)) => format!("± {} ({} %)", number(error), number(percent)),
             (Some(error), None) => format!("± {}", number(error)),
             (None, _) => "unknown".into(),
         };
+        let cases = if unknown { "" } else { " in 95 of 100 cases" };
         let assumption = column.assumption.as_ref().map_or(String::new(), |text| format!("; {text}"));
-        let _ = writeln!(text, "  expected error  {error} in 95 of 100 cases{assumption}");
+        let _ = writeln!(text, "  expected error  {error}{cases}{assumption}");
     }
-    let _ = writeln!(text, "\nprotects   one {} ({:?})", plan.unit, plan.neighbors);
+    let _ = writeln!(text, "\nprotects   {}", plan.protects);
     let _ = writeln!(text, "groups     {}", plan.keys);
     let accountants = &plan.accountants;
     let each = [("basic", accountants.basic), ("zCDP", accountants.zcdp), ("RDP", accountants.rdp)];

@@ -12,6 +12,7 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     if command.format == Format::Parquet && command.out.is_none() {
         anyhow::bail!("parquet is written to a file: add --out answer.parquet");
     }
+    output::check(command.out.as_deref())?;
     let session = session(&command.ask.policy, command.ask.scope.as_deref())?;
     let request = command.ask.request();
     let work = session.query_with(&request, command.ask.target_error, command.key.clone());
@@ -19,7 +20,11 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     let out = command.out.as_deref();
     match command.format {
         Format::Table => {
-            let text = format!("{}\n{}\n", dither::table(&answered.answer), summary(&answered));
+            let empty = match answered.answer.rows.is_empty() {
+                true => "no group reached the threshold, or none passed HAVING\n",
+                false => "",
+            };
+            let text = format!("{}{empty}\n{}\n", dither::table(&answered.answer), summary(&answered));
             output::write(out, text.as_bytes())
         }
         Format::Csv => {

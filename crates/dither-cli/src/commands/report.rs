@@ -10,6 +10,9 @@ use crate::args::Report;
 use crate::commands::{plan, session};
 use crate::{output, progress};
 
+/// How many rows of an answer fit on a terminal.
+const ROWS_SHOWN: usize = 25;
+
 /// Plans or publishes a report.
 pub async fn run(command: &Report) -> anyhow::Result<()> {
     let spec = ReportSpec::load(&command.file)?;
@@ -35,7 +38,13 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
     let published = progress::shown(session.progress(), session.report(&spec, &generated)).await?;
     write(out, &published)?;
     for section in &published.document.sections {
-        println!("{}\n{}", section.title, dither::table(&section.answer));
+        let mut head = section.answer.clone();
+        let more = head.rows.len().saturating_sub(ROWS_SHOWN);
+        head.rows.truncate(ROWS_SHOWN);
+        println!("{}\n{}", section.title, dither::table(&head));
+        if more > 0 {
+            println!("… and {more} rows more in {}.csv\n", section.id);
+        }
     }
     let charged = match published.repeated {
         true => "charged nothing: this was published before".to_owned(),

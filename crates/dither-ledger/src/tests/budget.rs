@@ -188,7 +188,10 @@ async fn a_scope_needs_the_one_above_it() {
     // Neither was declared.
     assert_eq!(ledger.scopes().await.unwrap().len(), 1);
     let error = ledger.charge(&request("x", "d/nobody", 1)).await.err().unwrap();
-    assert_eq!((error.code(), error.hint().unwrap().as_str()), ("scope-unknown", "declare `d/nobody`, after `d`"));
+    assert_eq!(
+        (error.code(), error.hint().unwrap().as_str()),
+        ("scope-unknown", "declare [scopes.\"nobody\"] in the policy, inside `d`")
+    );
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ impl Drop for Folder {
 
 fn limit(path: &str, epsilon: &str, delta: &str) -> ScopeLimit {
     let budget = Budget { epsilon: epsilon.parse().unwrap(), delta: delta.parse().unwrap() };
-    ScopeLimit { path: path.parse().unwrap(), budget, composition: Composition::Basic }
+    ScopeLimit { path: path.parse().unwrap(), budget, composition: Composition::Basic, protects: Default::default() }
 }
 
 /// A Laplace event that costs exactly so many nano-units.
