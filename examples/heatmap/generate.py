@@ -3,7 +3,7 @@
 
     python3 generate.py            # writes checkins.csv.gz beside this file, the same bytes every time
 
-Most users check in a few times, some hundreds of times. Standard library only.
+Most users check in a few times, some up to 150 times. Standard library only.
 """
 import csv, datetime, gzip, io, pathlib, random
 
@@ -20,7 +20,7 @@ def main():
     rows = []
     for user in range(1, USERS + 1):
         homes = rng.choices(CENTRES, [centre[3] for centre in CENTRES], k=3)
-        for _ in range(min(900, int(2 * rng.paretovariate(1.05)))):
+        for _ in range(min(150, int(2 * rng.paretovariate(1.3)))):
             latitude, longitude, spread, _ = homes[0] if rng.random() < 0.6 else rng.choice(homes)
             when = datetime.datetime(2025, 1, 1) + datetime.timedelta(minutes=rng.randrange(525_600))
             rows.append((

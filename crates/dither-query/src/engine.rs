@@ -75,13 +75,16 @@ pub trait Engine: Send + Sync {
 
 /// DataFusion in this process.
 pub struct LocalEngine {
-    partitions: usize,
+    context: SessionContext,
 }
 
 impl LocalEngine {
     /// An engine with so many threads of work.
     pub fn new(partitions: usize) -> Self {
-        Self { partitions: partitions.max(1) }
+        let mut config = SessionConfig::new().with_target_partitions(partitions.max(1));
+        // Strings stay the type that the policy declares; views save little on bounded keys.
+        config.options_mut().execution.parquet.schema_force_view_types = false;
+        Self { context: SessionContext::new_with_config(config) }
     }
 }
 
@@ -93,11 +96,7 @@ impl Default for LocalEngine {
 
 impl Engine for LocalEngine {
     fn run(&self, plan: LogicalPlan) -> Answering<'_> {
-        let mut config = SessionConfig::new().with_target_partitions(self.partitions);
-        // Strings stay the type that the policy declares; views save little on bounded keys.
-        config.options_mut().execution.parquet.schema_force_view_types = false;
-        let context = SessionContext::new_with_config(config);
-        Box::pin(async move { Ok(DataFrame::new(context.state(), plan).collect().await?) })
+        Box::pin(async move { Ok(DataFrame::new(self.context.state(), plan).collect().await?) })
     }
 }
 

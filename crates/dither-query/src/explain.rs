@@ -262,12 +262,15 @@ impl QueryPlan {
             }
         }
         let exprs = outputs(&self.question.outer.plan);
+        fn bare(expr: &Expr) -> &Expr {
+            match expr {
+                Expr::Alias(Alias { expr, .. }) => bare(expr),
+                expr => expr,
+            }
+        }
         let alias = |wanted: &str| {
-            exprs.iter().find_map(|expr| match expr {
-                Expr::Alias(Alias { expr, name, .. }) => match expr.as_ref() {
-                    Expr::Column(column) if column.name == wanted => Some(name.clone()),
-                    _ => None,
-                },
+            exprs.iter().find_map(|expr| match (expr, bare(expr)) {
+                (Expr::Alias(alias), Expr::Column(column)) if column.name == wanted => Some(alias.name.clone()),
                 _ => None,
             })
         };

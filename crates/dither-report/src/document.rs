@@ -119,7 +119,7 @@ pub struct Noise {
     /// Its scale in the unit of the column: b for Laplace, σ for Gaussian. `None` for a ratio of two.
     #[serde(default)]
     pub scale: Option<f64>,
-    /// The mean absolute error that was expected when the question was planned.
+    /// How far the value was expected to be off, 95 times in 100, when the question was planned.
     #[serde(default)]
     pub expected_error: Option<f64>,
 }

@@ -10,12 +10,13 @@ use dither_core::{
 };
 use dither_ledger::{ChargeRequest, Ledger, LedgerError, Outcome, ScopeLimit, ScopePath};
 use dither_mechanisms::{NoisyTable, PlanMechanism};
-use dither_noise::NoiseSource;
+use dither_noise::{NoiseSource, Secret};
 use dither_query::engine::{Engine, LocalEngine, measure};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, TablePolicy};
 use dither_query::source::{self, Progress, Table};
+use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -335,11 +336,10 @@ impl Session {
         };
         let charged = Measurement::new(mechanism, request).authorize(charge)?;
         let mut noise = NoiseSource::from_os()?;
-        let mut exact = Vec::new();
-        for (plan, table) in plans.iter().zip(tables) {
-            let secret = noise.secret();
-            exact.push(measure(&charged, plan, table, &secret, self.engine.as_ref()).await?);
-        }
+        let secrets: Vec<Secret> = plans.iter().map(|_| noise.secret()).collect();
+        let looks = plans.iter().zip(tables).zip(&secrets);
+        let looks = looks.map(|((plan, table), secret)| measure(&charged, plan, table, secret, self.engine.as_ref()));
+        let exact = try_join_all(looks).await?;
         let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
         Ok((ledger.publish(request, sealed).await?, false))
     }
