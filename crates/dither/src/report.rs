@@ -9,7 +9,7 @@ use dither_mechanisms::{KeyRule, PlanMechanism};
 use dither_query::Refusal;
 use dither_query::error::Code;
 use dither_query::explain::{Accountants, TargetError, solve};
-use dither_query::plan::{MechanismChoice, QueryPlan, Shape, price, shape};
+use dither_query::plan::{Derivation, MechanismChoice, QueryPlan, Shape, price, shape};
 use dither_query::release::{answer, columns};
 use dither_report::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot,
@@ -282,6 +282,7 @@ impl Session {
         let table = &self.policy().tables[&plans[0].question.table];
         let count = spec.questions.len();
         let composition = match spec.language {
+            Language::En if count == 1 => "The question is priced as one event; the smallest valid bound is charged.".into(),
             Language::En => format!(
                 "All {count} questions were fixed before anything was drawn and are priced as one event; the smallest \
                  valid bound is charged."
@@ -414,10 +415,10 @@ fn uses_delta(question: &Question, shape: &Shape) -> bool {
 /// What one question cost by itself, and how it was noised.
 fn share(plan: &QueryPlan, charged: &Amounts) -> Result<Share, Error> {
     let cost = Amounts::from(&plan.cost().map_err(|refusal| Error::refused(refusal, ""))?);
-    let noise = plan.explain_outputs().into_iter().map(|output| Noise {
+    let noise = plan.explain_outputs().into_iter().zip(&plan.derivations).map(|(output, derivation)| Noise {
         column: output.name,
         kind: if output.mechanism == "Gaussian" { NoiseKind::Gaussian } else { NoiseKind::Laplace },
-        scale: Some(output.noise_scale),
+        scale: (!matches!(derivation, Derivation::PairMean(_))).then_some(output.noise_scale),
         expected_error: output.expected_error,
     });
     Ok(Share {
