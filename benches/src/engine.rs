@@ -66,6 +66,7 @@ pub async fn run(rows: u64, units: u64) -> Result<Vec<Section>> {
                     let bounding = Bounding {
                         question: &priced.question,
                         unit: &priced.unit,
+                        unit_kind: &priced.unit_kind,
                         bounds: priced.bounds,
                         summands: &priced.summands,
                         needs_rows: priced.needs_rows(),

@@ -10,10 +10,10 @@ pub fn print(error: &anyhow::Error) {
         return;
     };
     eprintln!("error[{}]: {known}", known.code());
-    if let Error::Refused { refusal, sql } = known {
-        if let Some(pointer) = refusal.pointer(sql) {
-            eprintln!("{pointer}");
-        }
+    if let Error::Refused { refusal, sql } = known
+        && let Some(pointer) = refusal.pointer(sql)
+    {
+        eprintln!("{pointer}");
     }
     if let Some(hint) = known.hint() {
         eprintln!("hint: {hint}");

@@ -1,5 +1,7 @@
 //! The real binary: exit status, standard output and standard error, on tables that differ where it matters.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -623,4 +625,61 @@ fn du_05_a_full_disk_releases_nothing_and_says_so() {
     let output = clinic.query("SELECT COUNT(*) AS after FROM visits", &["-e", "0.01"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(clinic.run(&["ledger", "verify", "-p", "policy.toml"]).status.success());
+}
+
+/// Expressions that fail for some rows only are an oracle: whether the question is answered tells who is in the table.
+/// Each is refused before it is charged, or answered with the same status on both tables.
+#[test]
+fn sq_12_no_expression_can_be_made_to_fail_on_one_row() {
+    let big = format!("'{}'", "_a".repeat(30_000));
+    let texts = vec!["city"; 60_000].join(", ");
+    let questions = [
+        "SELECT COUNT(*) AS n FROM visits WHERE city = 'z' AND date_part('decade', day) = 1".to_owned(),
+        "SELECT COUNT(*) AS n FROM visits WHERE city = 'z' AND date_part('foo', day) = 1".into(),
+        "SELECT COUNT(*) AS n FROM visits WHERE CASE WHEN city = 'z' THEN date_trunc('century', day) > day ELSE true END".into(),
+        format!("SELECT COUNT(*) AS n FROM visits WHERE city = 'z' AND city LIKE {big}"),
+        "SELECT COUNT(*) AS n FROM visits WHERE city = 'z' AND city LIKE 'a_b' ESCAPE 'b'".into(),
+        "SELECT CAST(age AS DATE) AS d, COUNT(*) AS n FROM visits GROUP BY 1".into(),
+        "SELECT COUNT(*) AS n FROM visits WHERE city = 'z' AND CAST(CAST(age AS DATE) AS VARCHAR) = 'x'".into(),
+        format!("SELECT COUNT(*) AS n FROM visits WHERE concat({texts}) = 'x'"),
+        format!("SELECT COUNT(*) AS n FROM visits WHERE CASE WHEN city = 'z' THEN '{}' ELSE city END = 'x'", "y".repeat(250_000)),
+        "SELECT date_trunc('month', CAST(day AS TIMESTAMP)) AS m, COUNT(*) AS n FROM visits GROUP BY 1".into(),
+        "SELECT CAST(age AS SMALLINT) AS k, COUNT(*) AS n FROM visits GROUP BY 1".into(),
+        "SELECT COUNT(*) AS n FROM visits WHERE CAST(day AS VARCHAR) || city = 'x'".into(),
+    ];
+    let odd = "500,A,z,100000000,9999-12-31\n501,B,z,-1,0001-01-01\n502,A,z,9223372036854775807,+262141-12-31\n";
+    for sql in &questions {
+        let ask = |more: &str| {
+            let output = Clinic::with(more).query(sql, &["-e", "0.001", "-d", "1e-7", "-f", "json"]);
+            assert!(!stderr(&output).contains("engine-failed"), "{sql:.200}");
+            (output.status.code(), stderr(&output))
+        };
+        assert_eq!(ask(""), ask(odd), "{sql:.200}");
+    }
+}
+
+#[test]
+fn sq_24_an_open_quote_takes_in_nobody_else() {
+    let others: String = (200..300).map(|n| format!("{n},A,X,30,2026-01-01\n")).collect();
+    let count = |row: &str| {
+        let clinic = Clinic::new(&format!("{row}{others}"));
+        let answer = json(&clinic.query("SELECT COUNT(*) AS n FROM visits", &["-e", "0.5", "-f", "json"]));
+        answer["rows"][0]["n"]["value"].as_f64().unwrap()
+    };
+    // Noise of scale 6 exceeds 80 with probability below 2e-6.
+    assert!(count("7,A,\"open,30,2026-01-01\n") > 20.0);
+}
+
+#[test]
+fn another_bound_is_another_question() {
+    let clinic = Clinic::with("");
+    let ask = |groups: u32, rows: u32| {
+        let sql = format!(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=0.2, max_groups_contributed={groups}, \
+             max_rows_contributed_per_group={rows}) ward, COUNT(*) AS n FROM visits GROUP BY ward"
+        );
+        json(&clinic.query(&sql, &["-f", "json"]))["remaining"]["epsilon"].as_f64().unwrap()
+    };
+    // The same product, the same noise, another truncation.
+    assert_eq!((ask(2, 3), ask(1, 6)), (0.8, 0.6));
 }

@@ -3,6 +3,8 @@
 //! The bounds here are wide enough that chance fails them less than once in 10^9 runs; the errors themselves are
 //! measured in `docs/results.md`.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,9 +114,8 @@ fn the_restaurant_stays_within_its_budget_and_shows_the_split() {
     let report = publish(&path);
     let charged = &report["budget"]["charged"];
     assert!(charged["epsilon"].as_f64().unwrap() <= 1.0 && charged["delta"].as_f64().unwrap() <= 1e-6, "{charged}");
-    let kinds: Vec<&str> = (0..4)
-        .map(|section| report["sections"][section]["share"]["noise"][0]["kind"].as_str().unwrap())
-        .collect();
+    let kinds: Vec<&str> =
+        (0..4).map(|section| report["sections"][section]["share"]["noise"][0]["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["laplace", "laplace", "laplace", "gaussian"]);
     let per_head = rows(&report, 1)[0]["spend_per_head"]["value"].as_f64().unwrap();
     assert!((100.0..220.0).contains(&per_head), "{per_head}");

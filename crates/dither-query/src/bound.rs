@@ -27,6 +27,7 @@ use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
     Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableSource, cast, lit, try_cast, when,
 };
+use datafusion::scalar::ScalarValue;
 use dither_core::{ContributionBounds, Key, PrivacyUnit, ValueBounds};
 
 use crate::ir::{Domain, Question};
@@ -70,6 +71,8 @@ pub struct Bounding<'a> {
     pub question: &'a Question,
     /// Who is protected.
     pub unit: &'a PrivacyUnit,
+    /// The type of the unit column; irrelevant where a row is a unit.
+    pub unit_kind: &'a DataType,
     /// How much one unit may contribute.
     pub bounds: ContributionBounds,
     /// What is summed.
@@ -123,10 +126,10 @@ impl Bounding<'_> {
         let mut columns = Vec::new();
         if let PrivacyUnit::Column(name) = self.unit {
             plan = plan.filter(column(name).is_not_null())?;
-            columns.push(column(name).alias(UNIT));
+            columns.push(wide(column(name), self.unit_kind).alias(UNIT));
         }
         for (index, key) in self.question.keys.iter().enumerate() {
-            columns.push(key.expr.clone().alias(key_name(index)));
+            columns.push(wide(key.expr.clone(), &key.kind).alias(key_name(index)));
         }
         for (index, summand) in self.summands.iter().enumerate() {
             columns.push(on_lattice(&summand.expr, &summand.bounds)?.alias(format!("v{index}")));
@@ -188,7 +191,9 @@ impl Bounding<'_> {
     /// SHA-256 over the secret, a purpose and the parts. Equal hashes mean equal contributions.
     fn keyed_hash(&self, purpose: &str, parts: impl IntoIterator<Item = Expr>) -> Result<Expr> {
         let mut text = vec![lit(format!("{} {purpose}", self.secret))];
-        text.extend(parts.into_iter().map(|part| delimited(cast(part, DataType::Utf8))).collect::<Result<Vec<_>>>()?);
+        text.extend(
+            parts.into_iter().map(|part| delimited(try_cast(part, DataType::LargeUtf8))).collect::<Result<Vec<_>>>()?,
+        );
         Ok(sha256(concat(text)))
     }
 }
@@ -205,8 +210,14 @@ impl Question {
 
 /// A text with its length in front, and `N` for NULL: different lists of parts never read the same.
 fn delimited(text: Expr) -> Result<Expr> {
-    let length = cast(character_length(text.clone()), DataType::Utf8);
-    when(text.clone().is_null(), lit("N")).otherwise(concat(vec![lit(" "), length, lit(":"), text]))
+    let length = cast(character_length(text.clone()), DataType::LargeUtf8);
+    let large = |text: &str| lit(ScalarValue::LargeUtf8(Some(text.into())));
+    when(text.clone().is_null(), large("N")).otherwise(concat(vec![large(" "), length, large(":"), text]))
+}
+
+/// Texts that are grouped by are counted in 64 bits: how many bytes all groups have together depends on the rows.
+fn wide(expr: Expr, kind: &DataType) -> Expr {
+    if *kind == DataType::Utf8 { cast(expr, DataType::LargeUtf8) } else { expr }
 }
 
 /// Keeps the first `limit` rows of each partition in the given order.
@@ -218,7 +229,7 @@ fn ranked(rows: LogicalPlanBuilder, by: Vec<Expr>, order: Expr, limit: u32) -> R
 /// The number of lattice steps nearest to a value, clamped; NULL for NULL and NaN.
 fn on_lattice(value: &Expr, bounds: &ValueBounds) -> Result<Expr> {
     let steps = floor(value.clone() / lit(bounds.lattice().step()) + lit(0.5));
-    let missing = lit(datafusion::scalar::ScalarValue::Float64(None));
+    let missing = lit(ScalarValue::Float64(None));
     let steps = when(isnan(steps.clone()), missing).otherwise(steps)?;
     let clamped = clamped(steps, bounds.lower() as f64, bounds.upper() as f64);
     let clamped = clamped.map_err(|refusal| datafusion::common::plan_datafusion_err!("{refusal}"))?;

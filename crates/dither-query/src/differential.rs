@@ -248,9 +248,8 @@ fn reference(sql: &str, plan: &QueryPlan, rows: &[Row], secret: &str) -> Option<
     for (unit, groups) in units {
         let mut kept: Vec<(Option<String>, u32)> = groups.into_iter().collect();
         kept.sort_by_key(|(key, _)| hash("group", &[Some(&unit.to_string()), key.as_deref()]));
-        if sql.contains("GROUP BY h") {
-            kept.truncate(bounds.max_groups_per_unit.get() as usize);
-        } else if sql.contains("GROUP BY g") && bounds.max_groups_per_unit.get() < 3 {
+        // Three public groups are never more than a bound of three.
+        if sql.contains("GROUP BY") {
             kept.truncate(bounds.max_groups_per_unit.get() as usize);
         }
         for (key, count) in kept {

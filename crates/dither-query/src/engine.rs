@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, Decimal128Array, Int64Array, RecordBatch};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
@@ -14,8 +15,11 @@ use dither_mechanisms::{ExactRow, ExactTable};
 use dither_noise::Secret;
 
 use crate::bound::{Bounding, ROWS, UNITS, count_name, key_name, sum_name};
+use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::plan::{Measure, QueryPlan};
+use crate::policy::TablePolicy;
+use crate::rehearsal;
 use crate::source::Table;
 use crate::sql::{key_literal, key_of};
 
@@ -117,6 +121,31 @@ pub async fn measure<M: Mechanism>(
     exact(plan, table, &secret, engine).await.map(Sensitive::new)
 }
 
+/// Runs a question on made-up rows with nothing, the largest and the smallest of everything, and every part of its
+/// row-local expressions by itself. What fails here could fail on somebody's row, after the charge.
+///
+/// # Errors
+/// A [`Refusal`] for an expression that is not total after all.
+///
+/// # Privacy
+/// Reads no row of the table.
+pub async fn rehearse(plan: &QueryPlan, table: &TablePolicy) -> Result<(), Refusal> {
+    let refused = |_| {
+        Refusal::new(Code::Unsupported, "an expression of this question fails on some values")
+            .hint("compare and cast values of the declared types only")
+    };
+    let stage = rehearsal::stage(table).map_err(refused)?;
+    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    let parts = rehearsal::parts(plan);
+    if !parts.is_empty() {
+        let scan = LogicalPlanBuilder::scan("stage", provider_as_source(Arc::clone(&stage)), None);
+        let alone = scan.and_then(|scan| scan.project(parts)).and_then(|scan| scan.build()).map_err(refused)?;
+        DataFrame::new(context.state(), alone).collect().await.map_err(refused)?;
+    }
+    let whole = exact(plan, stage, "rehearsal", &LocalEngine { context }).await;
+    whole.map(drop).map_err(|error| refused(DataFusionError::External(error.0)))
+}
+
 /// The exact answer. Private to the crate: outside, the gate comes first.
 pub(crate) async fn exact(
     plan: &QueryPlan,
@@ -127,6 +156,7 @@ pub(crate) async fn exact(
     let bounding = Bounding {
         question: &plan.question,
         unit: &plan.unit,
+        unit_kind: &plan.unit_kind,
         bounds: plan.bounds,
         summands: &plan.summands,
         needs_rows: plan.needs_rows(),
@@ -148,9 +178,10 @@ fn group(plan: &QueryPlan, batch: &RecordBatch, row: usize) -> Result<ExactRow, 
     let key = (0..plan.question.keys.len())
         .map(|index| {
             let column = batch.column_by_name(&key_name(index)).ok_or_else(|| failed("a key column is missing"))?;
-            key_of(&ScalarValue::try_from_array(column, row)?).ok_or_else(|| failed("a key has an unknown type"))
+            // No key has another type, and if one had, that must not show.
+            Ok(key_of(&ScalarValue::try_from_array(column, row)?).unwrap_or(Key::Null))
         })
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect::<Result<Vec<_>, EngineError>>()?;
     let units = integer(batch, UNITS, row)?;
     let mut values = Vec::new();
     for measure in &plan.measures {

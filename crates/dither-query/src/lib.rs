@@ -26,6 +26,7 @@ pub mod export;
 pub mod ir;
 pub mod plan;
 pub mod policy;
+mod rehearsal;
 pub mod release;
 pub mod source;
 pub mod sql;

@@ -16,10 +16,13 @@ use dither_core::{
 };
 use dither_mechanisms::{Block, Gaussian, KeyRule, Laplace, Noise, TableMechanism, Threshold};
 
+use datafusion::arrow::datatypes::DataType;
+
 use crate::bound::Summand;
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Domain, Question};
 use crate::policy::{Policy, PublicFacts, TablePolicy};
+use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions, key_literal};
 
 /// The most groups of one answer.
@@ -116,6 +119,8 @@ pub struct Shape {
     pub question: Question,
     /// Who is protected.
     pub unit: PrivacyUnit,
+    /// The type of the unit column; irrelevant where a row is a unit.
+    pub unit_kind: DataType,
     /// From whom.
     pub neighbors: Neighbors,
     /// How much one unit may contribute.
@@ -175,7 +180,7 @@ impl QueryPlan {
         let mut table = policy.tables[&self.question.table].clone();
         table.public = PublicFacts::default();
         table.columns.values_mut().for_each(|column| column.typical = None);
-        let parts = (&policy.dataset, &self.question.canonical, table, self.event());
+        let parts = (&policy.dataset, &self.question.canonical, table, self.bounds, self.event());
         serde_json::to_string(&parts).unwrap_or_default()
     }
 }
@@ -192,12 +197,17 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     let (question, options) = sql::parse(sql, policy).await?;
     let table = &policy.tables[&question.table];
     check_unit(&options, table)?;
+    let unit_kind = match &table.privacy_unit {
+        PrivacyUnit::Column(column) => arrow_type(table.columns[column].r#type),
+        PrivacyUnit::Row => DataType::Null,
+    };
     let bounds = contribution_bounds(&options, table)?;
     check_keys(&question, table, &options)?;
     let (summands, measures, derivations) = blocks(&question.aggregates)?;
     let shape = Shape {
         question,
         unit: table.privacy_unit.clone(),
+        unit_kind,
         neighbors: table.neighbors,
         bounds,
         summands,
@@ -221,12 +231,8 @@ pub async fn plan(request: &Request, policy: &Policy) -> Result<QueryPlan, Refus
         .epsilon
         .or(request.epsilon)
         .ok_or_else(|| Refusal::new(Code::MissingEpsilon, "the question has no epsilon").hint("add --epsilon 0.5"))?;
-    if let (Some(inside), Some(outside)) = (options.epsilon, request.epsilon) {
-        if inside != outside {
-            return Err(Refusal::new(Code::Option, format!("epsilon is {inside} in the text and {outside} outside"))
-                .hint("state it once"));
-        }
-    }
+    stated_once("epsilon", options.epsilon, request.epsilon)?;
+    stated_once("delta", options.delta, request.delta)?;
     if let Some(cap) = policy.budget.max_epsilon_per_query.filter(|cap| epsilon > *cap) {
         let message = format!("epsilon {epsilon} is more than one question may use, {cap}");
         return Err(Refusal::new(Code::EpsilonOverCap, message).hint(format!("--epsilon {cap}")));
@@ -235,7 +241,28 @@ pub async fn plan(request: &Request, policy: &Policy) -> Result<QueryPlan, Refus
     price(shape, epsilon, delta, request.mechanism)
 }
 
+/// Refuses two different amounts, one in the text and one outside.
+fn stated_once<T: PartialEq + std::fmt::Display>(
+    what: &str,
+    inside: Option<T>,
+    outside: Option<T>,
+) -> Result<(), Refusal> {
+    match (inside, outside) {
+        (Some(inside), Some(outside)) if inside != outside => {
+            Err(Refusal::new(Code::Option, format!("{what} is {inside} in the text and {outside} outside"))
+                .hint("state it once"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_unit(options: &SqlOptions, table: &TablePolicy) -> Result<(), Refusal> {
+    if let PrivacyUnit::Column(unit) = &table.privacy_unit
+        && table.columns.get(unit).is_none_or(|column| column.expression.is_some())
+    {
+        return Err(Refusal::new(Code::Unsupported, format!("the privacy unit `{unit}` is a computed column"))
+            .hint("declare a column of the file as `privacy_unit`"));
+    }
     let Some(asked) = &options.privacy_unit_column else { return Ok(()) };
     match &table.privacy_unit {
         PrivacyUnit::Column(declared) if declared == asked => Ok(()),
@@ -292,8 +319,11 @@ fn check_keys(question: &Question, table: &TablePolicy, options: &SqlOptions) ->
     Ok(())
 }
 
+/// What is summed, what each block measures, and how each aggregate follows.
+type Blocks = (Vec<Summand>, Vec<Measure>, Vec<Derivation>);
+
 /// Which integers are measured for the aggregates, each once.
-fn blocks(aggregates: &[Aggregate]) -> Result<(Vec<Summand>, Vec<Measure>, Vec<Derivation>), Refusal> {
+fn blocks(aggregates: &[Aggregate]) -> Result<Blocks, Refusal> {
     let mut summands: Vec<Summand> = Vec::new();
     let mut measures: Vec<Measure> = Vec::new();
     let mut indices = Vec::new();

@@ -3,11 +3,13 @@
 mod estimate;
 mod outer;
 
-use dither_core::Answer;
-use dither_mechanisms::NoisyTable;
+use datafusion::arrow::datatypes::DataType;
+use dither_core::{Answer, Column, Key};
+use dither_mechanisms::{NoisyRow, NoisyTable};
 
 use crate::error::Refusal;
-use crate::plan::QueryPlan;
+use crate::ir::{Domain, GroupKey};
+use crate::plan::{Measure, QueryPlan};
 
 pub use estimate::{CONFIDENCE, half_width};
 
@@ -19,10 +21,22 @@ pub async fn answer(plan: &QueryPlan, noisy: &NoisyTable) -> Result<Answer, Refu
     outer::run(plan, noisy).await
 }
 
-/// The names of the columns of the answer, without running anything, and whether each is a key.
+/// The columns of the answer, before there is one. The part of the question above its aggregation runs on an empty
+/// table and on one made-up row.
 ///
 /// # Errors
-/// A [`Refusal`] if the part of the question above its aggregation does not run, which is found on an empty table.
-pub async fn columns(plan: &QueryPlan) -> Result<Vec<dither_core::Column>, Refusal> {
+/// A [`Refusal`] if that part does not run.
+pub async fn columns(plan: &QueryPlan) -> Result<Vec<Column>, Refusal> {
+    let key = |key: &GroupKey| match (&key.domain, &key.kind) {
+        (Domain::Public(keys), _) => keys.first().cloned().unwrap_or(Key::Null),
+        (Domain::Private, DataType::Boolean) => Key::Boolean(true),
+        (Domain::Private, DataType::Utf8) => Key::Text("text".into()),
+        (Domain::Private, DataType::Date32) => Key::Text("2026-11-30".into()),
+        (Domain::Private, DataType::Timestamp(..)) => Key::Text("2026-11-30T12:00:00".into()),
+        (Domain::Private, _) => Key::Integer(1),
+    };
+    let width = plan.measures.iter().map(Measure::width).sum();
+    let row = NoisyRow { key: plan.question.keys.iter().map(key).collect(), values: vec![1; width] };
+    outer::run(plan, &NoisyTable { rows: vec![row] }).await?;
     Ok(outer::run(plan, &NoisyTable { rows: Vec::new() }).await?.columns)
 }

@@ -1,5 +1,7 @@
 //! Real and broken files through the query engine.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

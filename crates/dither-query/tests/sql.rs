@@ -9,6 +9,8 @@
 //! AGGREGATE | MECHANISM | L1 SENSITIVITY
 //! ```
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
+
 use dither_query::plan::{Request, plan};
 use dither_query::policy::Policy;
 

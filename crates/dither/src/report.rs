@@ -166,6 +166,9 @@ impl Session {
         }
         let plans = allot(spec, &shapes)?;
         self.check_cap(spec, &plans)?;
+        for (question, plan) in spec.questions.iter().zip(&plans) {
+            self.rehearse(plan, &question.sql).await?;
+        }
         check_steps(spec, &plans).await?;
         let cost = compose(&plans, spec.budget.delta).map_err(|refusal| Error::refused(refusal, ""))?;
         Ok(ReportPlan { plans, cost })
@@ -282,7 +285,9 @@ impl Session {
         let table = &self.policy().tables[&plans[0].question.table];
         let count = spec.questions.len();
         let composition = match spec.language {
-            Language::En if count == 1 => "The question is priced as one event; the smallest valid bound is charged.".into(),
+            Language::En if count == 1 => {
+                "The question is priced as one event; the smallest valid bound is charged.".into()
+            }
             Language::En => format!(
                 "All {count} questions were fixed before anything was drawn and are priced as one event; the smallest \
                  valid bound is charged."
@@ -388,6 +393,10 @@ fn allot(spec: &ReportSpec, shapes: &[Shape]) -> Result<Vec<QueryPlan>, Error> {
     if !fits(&best) {
         // A nano-unit of rounding in the parts can push the sum over the edge.
         best = at(1.0 - 1e-6)?;
+        if !fits(&best) {
+            let refusal = Refusal::new(Code::Range, "the questions do not fit the budget of the report");
+            return Err(Error::refused(refusal.hint("raise the budget of the report"), ""));
+        }
     }
     if weights == 0.0 {
         return Ok(best);

@@ -200,6 +200,7 @@ impl Session {
     /// Charges nothing, reads no row.
     pub async fn plan(&self, request: &Request, target: Option<TargetError>) -> Result<Preview, Error> {
         let plan = self.plan_of(request, target).await?;
+        self.rehearse(&plan, &request.sql).await?;
         let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
         let explanation = plan.explain(self.reference_delta()).map_err(|r| Error::refused(r, &request.sql))?;
         let (remaining, remaining_after) = self.before_and_after(&cost).await?;
@@ -253,8 +254,7 @@ impl Session {
     ) -> Result<Answered, Error> {
         let plan = self.plan_of(request, target).await?;
         let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
-        // What SQL does above the aggregation is tried on an empty table before anything is charged.
-        dither_query::release::columns(&plan).await.map_err(|refusal| Error::refused(refusal, &request.sql))?;
+        self.rehearse(&plan, &request.sql).await?;
         let delta = plan.delta;
         let plans = [plan];
         let tables = self.open_tables(&plans)?;
@@ -281,7 +281,7 @@ impl Session {
         for limit in self.limits()?.into_iter().filter(|limit| lineage.contains(&limit.path)) {
             let filter = Filter { budget: limit.budget, composition: limit.composition };
             let spent = known.iter().find(|status| status.limit.path == limit.path);
-            let spent = spent.map_or_else(Spent::default, |status| status.spent.clone());
+            let spent = spent.map_or_else(Spent::default, |status| status.spent);
             let here = filter.remaining(&spent);
             let then = filter.admit(&spent, cost).ok().map(|spent| filter.remaining(&spent));
             before = Some(before.map_or(here, |other| least(other, here)));
@@ -311,6 +311,14 @@ impl Session {
             parts.push(plan.fingerprint(&self.policy).into_bytes());
         }
         RequestId::digest(parts.iter().map(Vec::as_slice))
+    }
+
+    /// Runs a question on made-up rows, so that nothing in it can fail on somebody's row after the charge.
+    pub(crate) async fn rehearse(&self, plan: &QueryPlan, sql: &str) -> Result<(), Error> {
+        let refused = |refusal| Error::refused(refusal, sql);
+        dither_query::release::columns(plan).await.map_err(refused)?;
+        let table = &self.policy.tables[&plan.question.table];
+        dither_query::engine::rehearse(plan, table).await.map_err(refused)
     }
 
     /// Opens the file of each plan's table. Headers are public, and they are checked before anything is charged.

@@ -169,6 +169,9 @@ pub struct CsvPolicy {
     pub delimiter: Option<char>,
     /// The character around cells that contain delimiters.
     pub quote: char,
+    /// Whether a quoted cell may contain line breaks. Only for files whose writer is known to close every quote: a
+    /// quote that stays open takes in the rows of others.
+    pub multiline: bool,
     /// The encoding by its WHATWG label: `utf-8`, `gbk`, `windows-1252`, …
     pub encoding: String,
     /// The words that stand for a missing value, besides the empty cell.
@@ -179,7 +182,7 @@ pub struct CsvPolicy {
 
 impl Default for CsvPolicy {
     fn default() -> Self {
-        Self { delimiter: None, quote: '"', encoding: "utf-8".into(), null: Vec::new(), trim: true }
+        Self { delimiter: None, quote: '"', multiline: false, encoding: "utf-8".into(), null: Vec::new(), trim: true }
     }
 }
 

@@ -93,10 +93,10 @@ fn operands(plan: &QueryPlan, expr: &Expr) -> BTreeSet<String> {
     let names: BTreeSet<&str> = plan.question.aggregates.iter().map(|aggregate| aggregate.name.as_str()).collect();
     let mut found = BTreeSet::new();
     let _ = expr.apply(|node| {
-        if let Expr::Column(column) = node {
-            if names.contains(column.name.as_str()) {
-                found.insert(column.name.clone());
-            }
+        if let Expr::Column(column) = node
+            && names.contains(column.name.as_str())
+        {
+            found.insert(column.name.clone());
         }
         Ok(TreeNodeRecursion::Continue)
     });

@@ -65,7 +65,8 @@ fn rows(csv: &CsvPolicy, path: &Path, file: File, progress: Arc<Progress>) -> io
     let encoding = Encoding::for_label_no_replacement(csv.encoding.as_bytes()).ok_or_else(unsupported)?;
     let byte = |character: char| u8::try_from(character).map_err(|_| unsupported());
     let text = Decoded::new(file::decompress(file, compression, progress)?, encoding);
-    let mut rows = Lexer::new(text, byte(csv.delimiter.unwrap_or(delimiter))?, byte(csv.quote)?);
+    let rows = Lexer::new(text, byte(csv.delimiter.unwrap_or(delimiter))?, byte(csv.quote)?);
+    let mut rows = if csv.multiline { rows } else { rows.single_lines() };
     let mut row = Row::default();
     rows.read(&mut row, |index| index <= MAX_COLUMNS)?;
     let names = row.cells().map(|name| name.unwrap_or_default().trim().to_owned()).collect();

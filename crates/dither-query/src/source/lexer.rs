@@ -8,9 +8,12 @@
 use std::io::{self, BufRead};
 
 /// The longest cell in bytes; a longer one counts as unreadable.
-pub(super) const MAX_CELL: usize = 1 << 20;
+///
+/// Public and the same for all: the engine holds 8,192 cells in one array of at most 2^31 bytes, so that whether a
+/// text fits must not depend on the rows. See `sql::width`.
+pub(crate) const MAX_CELL: usize = 8 << 10;
 /// The most bytes of one row that are kept; the cells beyond count as unreadable.
-const MAX_ROW: usize = 16 << 20;
+const MAX_ROW: usize = 4 << 20;
 
 /// The wanted cells of one row.
 #[derive(Debug, Default)]
@@ -67,6 +70,7 @@ pub(super) struct Lexer<R> {
     input: R,
     delimiter: u8,
     quote: u8,
+    multiline: bool,
 }
 
 /// Where in a row the lexer stands.
@@ -86,13 +90,18 @@ enum State {
 
 impl<R: BufRead> Lexer<R> {
     pub(super) fn new(input: R, delimiter: u8, quote: u8) -> Self {
-        Self { input, delimiter, quote }
+        Self { input, delimiter, quote, multiline: true }
+    }
+
+    /// A line break ends the row between quotes as well, so that no cell of one row can take in the rows behind it.
+    pub(super) fn single_lines(self) -> Self {
+        Self { multiline: false, ..self }
     }
 
     /// Reads the next row and keeps the cells whose index is wanted; `false` at the end of the file.
     pub(super) fn read(&mut self, row: &mut Row, wanted: impl Fn(usize) -> bool) -> io::Result<bool> {
         row.clear();
-        let (delimiter, quote) = (self.delimiter, self.quote);
+        let (delimiter, quote, multiline) = (self.delimiter, self.quote, self.multiline);
         let (mut state, mut index) = (State::Row, 0);
         let mut keep = wanted(index);
         loop {
@@ -116,7 +125,10 @@ impl<R: BufRead> Lexer<R> {
                         (state, at) = (State::Quoted, at + 1);
                     }
                     State::Quoted if byte == quote => (state, at) = (State::Quote, at + 1),
-                    State::Quoted => at += self::copy(row, keep, &buffer[at..], |b| b == quote),
+                    State::Quoted if multiline || !line_end => {
+                        let ends = |b| b == quote || (!multiline && (b == b'\n' || b == b'\r'));
+                        at += self::copy(row, keep, &buffer[at..], ends);
+                    }
                     _ if byte == delimiter || line_end => {
                         if keep {
                             row.end();
@@ -187,6 +199,16 @@ mod tests {
             seen.push(row.cells().map(|cell| cell.map(str::to_owned)).collect::<Vec<_>>());
         }
         assert_eq!(seen, [vec![Some("b".into())], vec![], vec![Some("f".into())]]);
+    }
+
+    #[test]
+    fn sq_24_a_missing_closing_quote_takes_in_no_other_row() {
+        let mut lexer = Lexer::new("a,\"b\nc,\"d \"\"e\"\"\"\nf".as_bytes(), b',', b'"').single_lines();
+        let (mut row, mut rows) = (Row::default(), Vec::new());
+        while lexer.read(&mut row, |_| true).unwrap() {
+            rows.push(row.cells().map(|cell| cell.unwrap().to_owned()).collect::<Vec<_>>());
+        }
+        assert_eq!(rows, [vec!["a", "b"], vec!["c", "d \"e\""], vec!["f"]]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! | type | what is read from text |
 //! | --- | --- |
-//! | all | surrounding spaces are ignored; the empty cell, the `null` words and cells beyond 1 MiB are NULL |
+//! | all | surrounding spaces are ignored; the empty cell, the `null` words and cells beyond 8 KiB are NULL |
 //! | integer | `-12`, `1.0`, `1e5`: whole numbers of 64 bits, beyond 2^53 only as plain digits |
 //! | number | `-1.5`, `1e-3`, `inf`; NaN is NULL |
 //! | text | the cell, without surrounding spaces unless `trim = false` |
@@ -20,7 +20,7 @@ mod cell;
 mod delimited;
 mod error;
 mod file;
-mod lexer;
+pub(crate) mod lexer;
 mod parquet;
 
 use std::io::{BufRead, Read};

@@ -9,9 +9,11 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::functions::string::expr_fn::octet_length;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit, try_cast, when};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use super::lexer::MAX_CELL;
 use super::{SourceError, arrow_type, file, find, name_in_source, physical};
 use crate::policy::{ColumnType, TablePolicy};
 
@@ -78,9 +80,9 @@ fn read_as(value: Expr, found: &DataType, declared: ColumnType) -> Result<Option
         ColumnType::Integer if fractional => Some(whole_part(value)?),
         ColumnType::Number if whole => Some(cast()),
         ColumnType::Number if fractional => Some(finite_or_infinite(value)?),
-        ColumnType::Text if textual || whole => Some(cast()),
+        ColumnType::Text if textual || whole => Some(short(cast())?),
         ColumnType::Boolean if *found == DataType::Boolean => Some(cast()),
-        ColumnType::Date | ColumnType::Timestamp if timed => Some(cast()),
+        ColumnType::Date | ColumnType::Timestamp if timed => Some(in_calendar(cast(), declared)?),
         _ => None,
     })
 }
@@ -104,6 +106,30 @@ fn is_text(found: &DataType) -> bool {
         DataType::Dictionary(_, values) => is_text(values),
         _ => false,
     }
+}
+
+/// A text of at most the length that text files have; a longer one is NULL.
+fn short(text: Expr) -> Result<Expr, SourceError> {
+    let fits = octet_length(text.clone()).lt_eq(lit(MAX_CELL as i64));
+    Ok(when(fits, text).otherwise(lit(ScalarValue::Utf8(None)))?)
+}
+
+/// A day or moment of the years 1 to 9999; another one is NULL, since not every function knows others.
+fn in_calendar(value: Expr, declared: ColumnType) -> Result<Expr, SourceError> {
+    const DAYS: (i32, i32) = (-719_162, 2_932_896);
+    const MICROS: i64 = 86_400_000_000;
+    let (first, last, none) = match declared {
+        ColumnType::Date => {
+            let day = |day| ScalarValue::Date32(Some(day));
+            (day(DAYS.0), day(DAYS.1), ScalarValue::Date32(None))
+        }
+        _ => {
+            let moment = |day: i32| ScalarValue::TimestampMicrosecond(Some(i64::from(day) * MICROS), None);
+            (moment(DAYS.0), moment(DAYS.1 + 1), ScalarValue::TimestampMicrosecond(None, None))
+        }
+    };
+    let inside = value.clone().gt_eq(lit(first)).and(value.clone().lt(lit(last)));
+    Ok(when(inside, value).otherwise(lit(none))?)
 }
 
 /// A number that is not NaN, with -0 as 0.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, Operator};
 use datafusion::scalar::ScalarValue;
 use dither_core::Key;
 
@@ -14,10 +14,15 @@ use crate::policy::ColumnPolicy;
 
 /// The public values of a key expression, if it has them by declaration or by nature.
 pub(super) fn domain(expr: &Expr, kind: &DataType, columns: &HashMap<&str, &ColumnPolicy>) -> Domain {
-    if let Expr::Column(column) = strip(expr) {
-        if let Some(keys) = columns.get(column.name()).and_then(|column| column.keys.as_ref()) {
-            return Domain::Public(keys.keys());
-        }
+    // A number has 0.0 added, which changes none but -0.0.
+    let expr = match expr {
+        Expr::BinaryExpr(sum) if kind.is_floating() && sum.op == Operator::Plus => sum.left.as_ref(),
+        expr => expr,
+    };
+    if let Expr::Column(column) = strip(expr)
+        && let Some(keys) = columns.get(column.name()).and_then(|column| column.keys.as_ref())
+    {
+        return Domain::Public(keys.keys());
     }
     if *kind == DataType::Boolean {
         return Domain::Public(vec![Key::Boolean(false), Key::Boolean(true)]);
@@ -69,6 +74,7 @@ pub(crate) fn key_literal(key: &Key, kind: &DataType) -> Option<ScalarValue> {
         (Key::Integer(value), DataType::Float64) => ScalarValue::Float64(Some(*value as f64)),
         (Key::Number(value), DataType::Float64) => ScalarValue::Float64(Some(*value)),
         (Key::Text(text), DataType::Utf8) => ScalarValue::Utf8(Some(text.clone())),
+        (Key::Text(text), DataType::LargeUtf8) => ScalarValue::LargeUtf8(Some(text.clone())),
         (Key::Text(text), DataType::Date32) => {
             let day = text.parse::<NaiveDate>().ok()?;
             ScalarValue::Date32(Some(i32::try_from((day - NaiveDate::default()).num_days()).ok()?))
@@ -94,7 +100,7 @@ pub(crate) fn key_of(value: &ScalarValue) -> Option<Key> {
         ScalarValue::Int64(Some(value)) => Key::Integer(*value),
         // -0.0 and 0.0 are one number.
         ScalarValue::Float64(Some(value)) => Key::Number(value + 0.0),
-        ScalarValue::Utf8(Some(text)) => Key::Text(text.clone()),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => Key::Text(text.clone()),
         ScalarValue::Date32(Some(days)) => {
             Key::Text(NaiveDate::default().checked_add_signed(chrono::Duration::days((*days).into()))?.to_string())
         }

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 use datafusion::logical_expr::logical_plan::Aggregate as AggregateNode;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, try_cast, when};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::scalar::ScalarValue;
@@ -18,6 +19,7 @@ use super::catalog::{columns, full_schema};
 use super::interval;
 use super::keys;
 use super::total::{number, place_of, total};
+use super::width;
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Question};
 use crate::policy::{Policy, TablePolicy};
@@ -146,7 +148,7 @@ impl<'a> Scope<'a> {
                     Refusal::new(refusal.code, format!("the computed column `{name}`: {}", refusal.message))
                 };
                 let expr = scope.computed_column(text, state).map_err(refused)?;
-                computed.insert(name.clone(), datafusion::logical_expr::try_cast(expr, arrow_type(column.r#type)));
+                computed.insert(name.clone(), try_cast(expr, arrow_type(column.r#type)));
             }
         }
         scope.computed = computed;
@@ -181,6 +183,12 @@ impl<'a> Scope<'a> {
 
     /// Replaces computed columns by their expressions.
     fn substitute(&self, expr: Expr) -> Result<Expr, Refusal> {
+        let expr = self.replaced(expr)?;
+        width::check(&expr, &self.schema)?;
+        Ok(expr)
+    }
+
+    fn replaced(&self, expr: Expr) -> Result<Expr, Refusal> {
         expr.transform_up(|node| {
             let replacement = match &node {
                 Expr::Column(column) => self.computed.get(column.name()),
@@ -194,7 +202,7 @@ impl<'a> Scope<'a> {
 
     fn key(&self, expr: Expr) -> Result<GroupKey, Refusal> {
         let name = expr.schema_name().to_string();
-        let total = total(unqualified(expr)?, &self.schema)?;
+        let total = self.key_type(total(unqualified(expr)?, &self.schema)?)?;
         let kind = total.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let domain = keys::domain(&total, &kind, &columns(self.table));
         if kind.is_floating() && domain == Domain::Private {
@@ -203,6 +211,25 @@ impl<'a> Scope<'a> {
                 .at(place_of(&total)));
         }
         Ok(GroupKey { expr: self.substitute(total)?, name, kind, domain })
+    }
+
+    /// The key in one of the types that keys have; -0.0 and 0.0 are one number.
+    fn key_type(&self, expr: Expr) -> Result<Expr, Refusal> {
+        let kind = expr.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
+        Ok(match kind {
+            DataType::Int32 | DataType::Int64 | DataType::Boolean | DataType::Utf8 | DataType::Date32 => expr,
+            DataType::Timestamp(TimeUnit::Microsecond, None) => expr,
+            DataType::Timestamp(TimeUnit::Nanosecond, None) => {
+                try_cast(expr, DataType::Timestamp(TimeUnit::Microsecond, None))
+            }
+            kind if kind.is_integer() => try_cast(expr, DataType::Int64),
+            DataType::Float64 | DataType::Float32 => try_cast(expr, DataType::Float64) + lit(0.0),
+            kind => {
+                return Err(
+                    Refusal::new(Code::Type, format!("`{expr}` is {kind} and makes no groups")).at(place_of(&expr))
+                );
+            }
+        })
     }
 
     fn aggregate(&self, expr: Expr) -> Result<Aggregate, Refusal> {

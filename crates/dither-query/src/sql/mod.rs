@@ -16,6 +16,7 @@ mod lower;
 pub mod options;
 mod shape;
 mod total;
+mod width;
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement};

@@ -15,6 +15,10 @@ use datafusion::scalar::ScalarValue;
 use super::catalog::{CLAMP, SCALARS};
 use crate::error::{Code, Place, Refusal};
 
+/// The longest LIKE pattern: matchers for longer ones can be too large to be built.
+const MAX_PATTERN: usize = 1024;
+/// The most arguments of a function.
+const MAX_ARGUMENTS: usize = 64;
 /// The longest literal list; longer ones belong into the policy.
 const MAX_LIST: usize = 10_000;
 
@@ -50,8 +54,10 @@ pub(super) fn total(expr: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
                 .hint("declare the list as `keys` in the policy"));
         }
         Expr::Like(Like { negated, expr, pattern, escape_char, case_insensitive }) => {
-            if !matches!(pattern.as_ref(), Expr::Literal(ScalarValue::Utf8(Some(_)), _)) {
-                return Err(Refusal::new(Code::Unsupported, "a LIKE pattern must be a constant text"));
+            let constant = |text: &str| text.len() <= MAX_PATTERN && escape_char.is_none();
+            if !matches!(pattern.as_ref(), Expr::Literal(ScalarValue::Utf8(Some(text)), _) if constant(text)) {
+                let message = format!("a LIKE pattern must be a constant text of at most {MAX_PATTERN} bytes");
+                return Err(Refusal::new(Code::Unsupported, message).at(place_of(&expr)));
             }
             Expr::Like(Like { negated, expr: recurse(expr)?, pattern, escape_char, case_insensitive })
         }
@@ -63,8 +69,8 @@ pub(super) fn total(expr: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
                 .collect::<Result<_, Refusal>>()?,
             else_expr: else_expr.map(recurse).transpose()?,
         }),
-        Expr::Cast(Cast { expr, field }) => total_cast(total(*expr, schema)?, field.data_type())?,
-        Expr::TryCast(TryCast { expr, field }) => total_cast(total(*expr, schema)?, field.data_type())?,
+        Expr::Cast(Cast { expr, field }) => total_cast(total(*expr, schema)?, field.data_type(), schema)?,
+        Expr::TryCast(TryCast { expr, field }) => total_cast(total(*expr, schema)?, field.data_type(), schema)?,
         Expr::ScalarFunction(function) => total_function(function, schema)?,
         Expr::ScalarVariable(..)
         | Expr::SimilarTo(_)
@@ -158,7 +164,15 @@ fn total_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr, Refusal> 
     })
 }
 
-fn total_cast(expr: Expr, to: &DataType) -> Result<Expr, Refusal> {
+fn total_cast(expr: Expr, to: &DataType, schema: &DFSchema) -> Result<Expr, Refusal> {
+    let calendar = |kind: &DataType| matches!(kind, DataType::Date32 | DataType::Timestamp(..));
+    let from = type_of(&expr, schema)?;
+    // A number as a day may lie outside of every calendar, and then it cannot be written as a text.
+    if calendar(to) && !(calendar(&from) || matches!(from, DataType::Utf8 | DataType::Null)) {
+        return Err(Refusal::new(Code::Type, format!("a cast from {from} to {to} is not offered"))
+            .hint("declare the column as a date or timestamp in the policy")
+            .at(place_of(&expr)));
+    }
     match to {
         DataType::Boolean
         | DataType::Int8
@@ -179,13 +193,17 @@ fn total_cast(expr: Expr, to: &DataType) -> Result<Expr, Refusal> {
 fn total_function(function: ScalarFunction, schema: &DFSchema) -> Result<Expr, Refusal> {
     let name = function.func.name().to_owned();
     let mut args = function.args.into_iter().map(|arg| total(arg, schema)).collect::<Result<Vec<_>, _>>()?;
-    let constant = |arg: Option<&Expr>| matches!(arg, Some(Expr::Literal(..)));
     let refuse =
         |message: &str| Err(Refusal::new(Code::Unsupported, message.to_owned()).at(args.first().and_then(place_of)));
     match name.as_str() {
         CLAMP => return clamp(args, schema),
-        // The part of a date is named by a constant; a wrong name is refused by the planner.
-        "date_part" | "date_trunc" if !constant(args.first()) => return refuse("the date part must be a constant"),
+        "date_part" if !part_of(args.first(), &DATE_PARTS) => return refuse("this part of a date is not offered"),
+        "date_trunc" if !part_of(args.first(), &DATE_UNITS) => return refuse("dates are not cut to this unit"),
+        "date_trunc" => {
+            let value = args.remove(1);
+            args.push(in_nanoseconds(value, schema)?);
+        }
+        _ if args.len() > MAX_ARGUMENTS => return refuse("a function has too many arguments"),
         "substr" | "left" if args[1..].iter().any(|arg| !natural(arg)) => {
             return refuse("positions and lengths must be constants of at least 0");
         }
@@ -202,6 +220,56 @@ fn total_function(function: ScalarFunction, schema: &DFSchema) -> Result<Expr, R
         }
     }
     Ok(Expr::ScalarFunction(ScalarFunction { func: function.func, args }))
+}
+
+/// The parts that EXTRACT knows for every date. Any other name would fail only where there are rows.
+const DATE_PARTS: [&str; 15] = [
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+    "dow",
+    "isodow",
+    "doy",
+    "isoyear",
+    "epoch",
+];
+/// The units that DATE_TRUNC knows.
+const DATE_UNITS: [&str; 10] =
+    ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"];
+
+fn part_of(part: Option<&Expr>, known: &[&str]) -> bool {
+    match part {
+        Some(Expr::Literal(ScalarValue::Utf8(Some(part)), _)) => known.contains(&part.to_ascii_lowercase().as_str()),
+        _ => false,
+    }
+}
+
+/// A moment that nanoseconds since 1970 can count, 1678 to 2261; NULL elsewhere. DATE_TRUNC raises outside of it.
+fn in_nanoseconds(value: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
+    const DAYS: (i32, i32) = (-106_650, 106_650);
+    let micros = |day: i32| i64::from(day) * 86_400_000_000;
+    let (first, last) = match type_of(&value, schema)? {
+        DataType::Date32 => (ScalarValue::Date32(Some(DAYS.0)), ScalarValue::Date32(Some(DAYS.1))),
+        DataType::Timestamp(TimeUnit::Microsecond, None) => (
+            ScalarValue::TimestampMicrosecond(Some(micros(DAYS.0)), None),
+            ScalarValue::TimestampMicrosecond(Some(micros(DAYS.1)), None),
+        ),
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => return Ok(value),
+        kind => {
+            return Err(
+                Refusal::new(Code::Type, format!("`{value}` is {kind}, not a date or timestamp")).at(place_of(&value))
+            );
+        }
+    };
+    let inside = value.clone().gt_eq(lit(first)).and(value.clone().lt_eq(lit(last)));
+    when(inside, value).end().map_err(|error| Refusal::new(Code::Type, error.strip_backtrace()))
 }
 
 fn natural(expr: &Expr) -> bool {

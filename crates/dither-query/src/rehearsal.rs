@@ -1,0 +1,77 @@
+//! Made-up rows on which a question is rehearsed before it is charged.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::MemTable;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::Expr;
+
+use crate::plan::QueryPlan;
+use crate::policy::{ColumnType, TablePolicy};
+use crate::source::lexer::MAX_CELL;
+use crate::source::{Table, schema};
+
+/// A table with the columns of the policy's: nothing, and both ends of what each type can hold.
+pub(crate) fn stage(table: &TablePolicy) -> Result<Table, DataFusionError> {
+    let schema = schema(table);
+    let columns = schema.fields().iter().map(|field| extremes(table.columns[field.name()].r#type)).collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+}
+
+fn extremes(kind: ColumnType) -> ArrayRef {
+    // The first and the last day of the calendar that cells are read in: the years -262142 and 262141.
+    const DAYS: (i32, i32) = (-96_464_992, 95_025_892);
+    const MICROS: i64 = 86_400_000_000;
+    let long = "\u{10ffff}".repeat(MAX_CELL / 4);
+    match kind {
+        ColumnType::Integer => {
+            Arc::new(Int64Array::from(vec![None, Some(i64::MAX), Some(i64::MIN), Some(0), Some(-1), Some(1)]))
+        }
+        ColumnType::Number => Arc::new(Float64Array::from(vec![
+            None,
+            Some(f64::INFINITY),
+            Some(f64::NEG_INFINITY),
+            Some(0.0),
+            Some(f64::MIN_POSITIVE),
+            Some(1e308),
+        ])),
+        ColumnType::Text => {
+            let texts = [None, Some(long.as_str()), Some(""), Some("0"), Some("2026-11-30"), Some("-1e999 \u{0}%_\\")];
+            Arc::new(StringArray::from(texts.to_vec()))
+        }
+        ColumnType::Boolean => {
+            Arc::new(BooleanArray::from(vec![None, Some(true), Some(false), None, Some(true), Some(false)]))
+        }
+        ColumnType::Date => {
+            let days = [None, Some(DAYS.0), Some(DAYS.1), Some(0), Some(-719_162), Some(2_932_896)];
+            Arc::new(Date32Array::from(days.to_vec()))
+        }
+        ColumnType::Timestamp => {
+            let days = [None, Some(DAYS.0), Some(DAYS.1), Some(0), Some(-719_162), Some(2_932_896)];
+            let moments = days.map(|day| day.map(|day| i64::from(day) * MICROS));
+            Arc::new(TimestampMicrosecondArray::from(moments.to_vec()))
+        }
+    }
+}
+
+/// Every part of every row-local expression of a question, so that each runs whatever stands before it.
+pub(crate) fn parts(plan: &QueryPlan) -> Vec<Expr> {
+    let question = &plan.question;
+    let keys = question.keys.iter().map(|key| &key.expr);
+    let arguments = question.aggregates.iter().filter_map(|aggregate| Some(&aggregate.argument.as_ref()?.expr));
+    let mut parts: Vec<Expr> = Vec::new();
+    for expr in question.filters.iter().chain(keys).chain(arguments) {
+        let _ = expr.apply(|part| {
+            if !matches!(part, Expr::Column(_) | Expr::Literal(..)) && !parts.contains(part) {
+                parts.push(part.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+    }
+    parts.into_iter().enumerate().map(|(index, part)| part.alias(format!("p{index}"))).collect()
+}
