@@ -1,13 +1,13 @@
-//! SQL to a validated [`Question`](crate::ir::Question).
+//! SQL to a validated [`Question`].
 //!
 //! Four steps, each of which refuses whatever it does not know:
 //!
 //! 1. [`options`] reads and blanks the `WITH DIFFERENTIAL_PRIVACY OPTIONS (…)` clause;
-//! 2. [`shape`] checks the syntax tree, where the positions for the caret are;
+//! 2. `shape` checks the syntax tree, where the positions for the caret are;
 //! 3. DataFusion resolves names and types against a catalog that holds the declared columns and a closed list of
 //!    functions, nothing else;
-//! 4. [`lower`] walks the unoptimised plan into our own terms, with [`total`] making every row-local expression a
-//!    total function and [`interval`] deriving its bounds.
+//! 4. `lower` walks the unoptimised plan into our own terms, with `total` making every row-local expression a
+//!    total function and `interval` deriving its bounds.
 
 mod catalog;
 mod interval;
