@@ -32,7 +32,7 @@ pub(super) fn decompress(
     compression: Compression,
     progress: Arc<Progress>,
 ) -> io::Result<Box<dyn BufRead + Send>> {
-    progress.total_bytes.store(file.metadata()?.len(), Relaxed);
+    progress.total_bytes.fetch_add(file.metadata()?.len(), Relaxed);
     let counted = Counted { file, progress };
     Ok(match compression {
         Compression::None => Box::new(BufReader::with_capacity(CHUNK, counted)),

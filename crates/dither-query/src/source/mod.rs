@@ -44,7 +44,7 @@ pub use error::{ReadError, SourceError};
 pub struct Progress {
     /// Bytes of the file, compressed where it is, that were read so far.
     pub bytes_read: AtomicU64,
-    /// The size of the file in bytes; 0 until it is opened for reading.
+    /// The sizes in bytes of all files that were opened for reading, added up.
     pub total_bytes: AtomicU64,
     /// Rows that were read so far.
     pub rows: AtomicU64,
