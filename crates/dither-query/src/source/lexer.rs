@@ -222,10 +222,10 @@ mod tests {
 
     #[test]
     fn many_long_cells_stop_at_the_limit_of_the_row() {
-        let text = format!("{}\n", vec!["y".repeat(MAX_CELL); 40].join(","));
+        let text = format!("{}\n", vec!["y".repeat(MAX_CELL); 600].join(","));
         let mut row = Row::default();
         assert!(Lexer::new(text.as_bytes(), b',', b'"').read(&mut row, |_| true).unwrap());
-        assert_eq!((row.cells().count(), row.cells().flatten().count()), (40, 16));
+        assert_eq!((row.cells().count(), row.cells().flatten().count()), (600, MAX_ROW / MAX_CELL));
     }
 
     trait TakeBytes: io::Read + Sized {
