@@ -88,7 +88,7 @@ async fn a_gbk_file_is_read_in_chinese() {
         "问题" = { type = "text", name_in_source = "ask" }
         answer = { type = "text" }"#;
     let source = "internal_medicine_sample_gbk.csv.gz";
-    let table = table(source, columns, "[tables.t.csv]\nencoding = \"gbk\"\ntrim = false");
+    let table = table(source, columns, "[tables.t.csv]\nencoding = \"gbk\"\ntrim = false\nmultiline = true");
     let sql = r#"SELECT count(*), sum(character_length("问题")), count(DISTINCT answer), first_value(title) FROM t"#;
     let row = one(&table, &folder, sql).await;
     assert_eq!(row[0], facts["rows"].to_string());
@@ -108,7 +108,8 @@ async fn a_windows_1252_file_with_nameless_columns_is_read() {
     let Some((folder, facts)) = data("sms_spam") else { return };
     let columns =
         "label = { type = \"text\", name_in_source = \"v1\" }\ntext = { type = \"text\", name_in_source = \"v2\" }";
-    let table = table("spam_mixed_encoding.csv.gz", columns, "[tables.t.csv]\nencoding = \"windows-1252\"");
+    let table =
+        table("spam_mixed_encoding.csv.gz", columns, "[tables.t.csv]\nencoding = \"windows-1252\"\nmultiline = true");
     let labels = query(&table, &folder, "SELECT label, count(*) FROM t GROUP BY label ORDER BY label").await;
     for (row, label) in labels.iter().zip(["ham", "spam"]) {
         assert_eq!(row, &[label.to_owned(), facts["messy"]["labels"][label].to_string()]);
