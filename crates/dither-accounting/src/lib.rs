@@ -21,6 +21,7 @@
 pub mod calibrate;
 pub mod cost;
 pub mod error;
+pub mod event;
 pub mod filter;
 pub mod gaussian;
 mod profile;
@@ -31,5 +32,6 @@ pub mod zcdp;
 
 pub use cost::{Cost, ORDER_COUNT, ORDERS, Statement, UNBOUNDED, statement};
 pub use error::AccountingError;
+pub use event::Event;
 pub use filter::{Composition, Filter, Refusal, Remaining, Spent};
 pub use gaussian::GAUSSIAN_MIN_SIGMA;
