@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// parameters are real numbers relative to the sensitivity, and there are kinds that no table mechanism has.
 ///
 /// Every sensitivity is that of the neighbour relation that an accountant is asked about; under
-/// [`Neighbors::ReplaceOne`](dither_core::Neighbors) the sensitivity of a sum is usually twice that of the other.
+/// [`Neighbors::ReplaceUnit`](dither_core::Neighbors) the sensitivity of a sum is usually twice that of the other.
 ///
 /// ```
 /// use dither_accounting::Event;
