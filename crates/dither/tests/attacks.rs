@@ -109,7 +109,13 @@ async fn sq_29_clones_of_one_question_learn_what_the_budget_allows() {
 }
 
 /// Sums over random halves of all people, and the guess of least squares about each.
-async fn reconstruct(world: &World, session: &Session, questions: usize, epsilon: &str, coins: &mut SeededBytes) -> u64 {
+async fn reconstruct(
+    world: &World,
+    session: &Session,
+    questions: usize,
+    epsilon: &str,
+    coins: &mut SeededBytes,
+) -> u64 {
     let mut halves: Vec<Vec<f64>> = Vec::new();
     let mut answers = Vec::new();
     for _ in 0..questions {
