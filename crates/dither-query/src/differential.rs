@@ -1,8 +1,8 @@
 //! The strongest test of the portable half: on random questions and neighbouring tables, the exact integers differ by
 //! no more than the plan claims, and they are those of a naive reference in plain Rust, bit for bit.
 //!
-//! The short form runs 10,000 pairs of tables. `DITHER_PAIRS=10000000 cargo test --release -p dither-query --lib
-//! differential -- --nocapture` is the long one; `DITHER_SEED` sets another seed.
+//! The short form runs 10,000 pairs of tables. `cargo xtask long neighbours` is the long one; `DITHER_PAIRS` and
+//! `DITHER_SEED` set another size and another seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
