@@ -50,9 +50,9 @@ impl Language {
     pub fn neighbors(self, neighbors: Neighbors) -> &'static str {
         match (self, neighbors) {
             (Self::En, Neighbors::AddOrRemoveUnit) => "Tables that differ by adding or removing one unit.",
-            (Self::Zh, Neighbors::AddOrRemoveUnit) => "增加或删除一个隐私单位后的数据表。",
+            (Self::Zh, Neighbors::AddOrRemoveUnit) => "增加或删除一个隐私单元后的数据表。",
             (Self::En, Neighbors::ReplaceUnit) => "Tables that differ by replacing one unit with another.",
-            (Self::Zh, Neighbors::ReplaceUnit) => "将一个隐私单位替换为另一个后的数据表。",
+            (Self::Zh, Neighbors::ReplaceUnit) => "将一个隐私单元替换为另一个后的数据表。",
         }
     }
 
@@ -80,7 +80,7 @@ impl Language {
         let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows } = bounds;
         match self {
             Self::En => format!("One unit counts in at most {groups} groups, with at most {rows} rows in each."),
-            Self::Zh => format!("每个隐私单位最多计入 {groups} 个分组，每组最多 {rows} 行。"),
+            Self::Zh => format!("每个隐私单元最多计入 {groups} 个分组，每组最多 {rows} 行。"),
         }
     }
 
@@ -96,7 +96,7 @@ impl Language {
                          {sensitivity} in all (l1)."
                     ),
                     Self::Zh => format!(
-                        "在整数结果上加入尺度为 {scale} 的离散拉普拉斯噪声；一个隐私单位最多使结果合计变动 {sensitivity}（l1）。"
+                        "在整数结果上加入尺度为 {scale} 的离散拉普拉斯噪声；一个隐私单元最多使结果合计变动 {sensitivity}（l1）。"
                     ),
                 }
             }
@@ -108,7 +108,7 @@ impl Language {
                          {sensitivity} (l2), at most {coordinates} of them."
                     ),
                     Self::Zh => format!(
-                        "在整数结果上加入 σ = {sigma} 的离散高斯噪声；一个隐私单位最多使结果变动 {sensitivity}（l2），最多影响其中 {coordinates} 个。"
+                        "在整数结果上加入 σ = {sigma} 的离散高斯噪声；一个隐私单元最多使结果变动 {sensitivity}（l2），最多影响其中 {coordinates} 个。"
                     ),
                 }
             }
@@ -118,7 +118,7 @@ impl Language {
                 )
             }
             (Self::Zh, PrivacyEvent::Threshold { delta }) => {
-                format!("仅公布加噪计数超过阈值的分组；只含一个隐私单位的分组被公布的概率不超过 {delta}。")
+                format!("仅公布加噪计数超过阈值的分组；只含一个隐私单元的分组被公布的概率不超过 {delta}。")
             }
             (_, PrivacyEvent::Composed(events)) => {
                 events.iter().map(|event| self.event(event)).collect::<Vec<_>>().join(" ")
@@ -289,7 +289,7 @@ const ZH: Words = Words {
     typical_error: "典型的 95% 置信区间",
     not_released: "未发布",
     reading: "如何阅读本报告",
-    reading_text: "每个数值在发布前都加入了随机噪声，任何人都无法据此判断某个隐私单位是否在数据中。置信区间以 95% 的概率覆盖\
+    reading_text: "每个数值在发布前都加入了随机噪声，任何人都无法据此判断某个隐私单元是否在数据中。置信区间以 95% 的概率覆盖\
         截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差。除非另有说明，不同查询的结果不一定相互吻合。\
         后处理只使用已发布的数值，不消耗隐私预算（Dwork 与 Roth，2014，命题 2.1）。",
     rows: "行",

@@ -59,7 +59,7 @@ pub enum PolicyError {
         at: Place,
     },
     /// A starter policy could not be written because the header or schema of the file could not be read.
-    #[error("no policy can be started from this file")]
+    #[error("no policy can be started: {source}")]
     Start {
         /// Why.
         #[from]

@@ -115,6 +115,9 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
         _ if text.contains("GROUP BY") => Code::NotAggregated,
         _ => Code::Type,
     };
+    if text.starts_with("Projections require unique expression names") {
+        return Refusal::new(code, "two columns of the answer have one name").hint("name them apart: COUNT(*) AS n");
+    }
     // The first line of the front end's message is a sentence; what follows repeats the plan.
     let sentence = text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
     let mut refusal = Refusal::new(code, sentence).at(place.or_else(|| location(&text)));
