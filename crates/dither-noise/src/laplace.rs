@@ -54,7 +54,7 @@ pub fn discrete_laplace<S: BitSource + ?Sized>(source: &mut S, scale: Ratio) -> 
 }
 
 /// ⌊(low + t · high) / s⌋.
-fn quotient(low: u128, high: u128, t: u128, s: u128) -> Result<i128, NoiseError> {
+pub(crate) fn quotient(low: u128, high: u128, t: u128, s: u128) -> Result<i128, NoiseError> {
     let narrow = t.checked_mul(high).and_then(|product| product.checked_add(low)).and_then(|sum| sum.checked_div(s));
     let value = match narrow {
         Some(value) => value,

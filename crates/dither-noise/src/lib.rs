@@ -12,6 +12,7 @@
 //!
 //! # Where to start
 //! [`NoiseSource::from_os`] for the randomness, [`discrete_laplace`] and [`discrete_gaussian`] for noise,
+//! [`exponential_choice`] and [`bernoulli_odds`] for choices,
 //! [`laplace_tail`], [`laplace_quantile`] and [`gaussian_quantile`] for the size of its errors.
 //!
 //! ```
@@ -27,18 +28,24 @@
 #![deny(missing_docs)]
 
 mod bernoulli;
+mod choice;
 mod error;
+mod exponential;
 mod gaussian;
 mod laplace;
 mod source;
+mod staircase;
 mod tails;
 mod uniform;
 
 pub use bernoulli::{bernoulli, bernoulli_exp};
+pub use choice::{bernoulli_odds, exponential_choice, permute_and_flip};
 pub use error::NoiseError;
+pub use exponential::discrete_exponential;
 pub use gaussian::discrete_gaussian;
 pub use laplace::discrete_laplace;
 pub use source::{BitSource, NoiseSource, Secret};
+pub use staircase::discrete_staircase;
 pub use tails::{first_integer, gaussian_quantile, laplace_quantile, laplace_tail};
 pub use uniform::uniform_below;
 

@@ -1,0 +1,237 @@
+//! Choices, discrete exponential and staircase noise against their exact distributions. False-alarm rate 1e-9 each.
+
+#![allow(clippy::unwrap_used, reason = "a failed draw is a failed test")]
+
+mod common;
+
+use common::{Seeded, Stub, ratio};
+use dither_core::Ratio;
+use dither_noise::{
+    NoiseError, bernoulli_odds, discrete_exponential, discrete_staircase, exponential_choice, permute_and_flip,
+};
+use dither_testing::fit::{Misfit, check_cdf, check_events};
+use dither_testing::{FALSE_ALARM, StubBytes};
+
+type Choice = fn(&mut Seeded, &[i128], Ratio) -> Result<usize, NoiseError>;
+
+fn frequencies(choice: Choice, utilities: &[i128], rate: Ratio, draws: u64) -> Vec<u64> {
+    let (mut source, mut counts) = (Seeded::new(1), vec![0; utilities.len()]);
+    for _ in 0..draws {
+        counts[choice(&mut source, utilities, rate).unwrap()] += 1;
+    }
+    counts
+}
+
+/// exp(rate · (u − max u)), not normalised. The distance is taken in integers, so that nothing cancels.
+fn weights(utilities: &[i128], rate: f64) -> Vec<f64> {
+    let best = utilities.iter().max().unwrap();
+    utilities.iter().map(|u| (-rate * best.abs_diff(*u) as f64).exp()).collect()
+}
+
+/// The exact distribution of the exponential mechanism.
+fn exponential_pmf(utilities: &[i128], rate: f64) -> Vec<f64> {
+    let weights = weights(utilities, rate);
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / total).collect()
+}
+
+/// The exact distribution of permute-and-flip: wᵢ · ∫₀¹ Πⱼ≠ᵢ (1 − t·wⱼ) dt, where t is the place of i in the order.
+///
+/// Candidates with a uniform arrival time are in uniformly random order, and i is taken if it arrives at t, its flip
+/// succeeds, and all others arrive later or fail. Simpson's rule is exact to 10⁻⁹ here.
+fn flip_pmf(utilities: &[i128], rate: f64) -> Vec<f64> {
+    let weights = weights(utilities, rate);
+    let at = |i: usize, t: f64| {
+        let others = weights.iter().enumerate().filter(|&(j, _)| j != i);
+        weights[i] * others.map(|(_, weight)| 1.0 - t * weight).product::<f64>()
+    };
+    let steps = 400;
+    let node = |i: usize, k: i32| {
+        let factor = if k == 0 || k == steps {
+            1.0
+        } else if k % 2 == 1 {
+            4.0
+        } else {
+            2.0
+        };
+        factor * at(i, f64::from(k) / f64::from(steps))
+    };
+    (0..weights.len()).map(|i| (0..=steps).map(|k| node(i, k)).sum::<f64>() / f64::from(3 * steps)).collect()
+}
+
+/// Small distances, ties, distances of several levels, and the ends of the range.
+fn cases() -> Vec<(Vec<i128>, Ratio)> {
+    let mut crowd = vec![0; 100];
+    crowd[99] = 60;
+    vec![
+        (vec![0, 1, 2, 3, 3], ratio(1, 2)),
+        (vec![5, 0, 3], ratio(1, 1)),
+        (vec![0, 0], ratio(7, 3)),
+        (vec![-4, 9], ratio(1, 3)),
+        (vec![i128::MIN, i128::MAX, i128::MAX - 1, 0], ratio(1, 1)),
+        (vec![i128::MIN, i128::MAX], ratio(1, u128::MAX / 128)),
+        (crowd, ratio(1, 10)),
+    ]
+}
+
+fn choice_fits(
+    choice: Choice,
+    pmf: impl Fn(&[i128], f64) -> Vec<f64>,
+    utilities: &[i128],
+    rate: Ratio,
+    claimed: f64,
+) -> Result<(), Misfit> {
+    let draws = 800_000 / utilities.len().min(6) as u64;
+    check_events(&frequencies(choice, utilities, rate, draws), &pmf(utilities, claimed), draws, FALSE_ALARM)
+}
+
+#[test]
+fn fp_05_exponential_choices_fit() {
+    for (utilities, rate) in cases() {
+        let fit = choice_fits(exponential_choice, exponential_pmf, &utilities, rate, rate.as_f64());
+        assert_eq!(fit, Ok(()), "{rate:?}");
+    }
+}
+
+#[test]
+fn fp_05_permute_and_flip_fits() {
+    for (utilities, rate) in cases() {
+        assert_eq!(choice_fits(permute_and_flip, flip_pmf, &utilities, rate, rate.as_f64()), Ok(()), "{rate:?}");
+    }
+}
+
+#[test]
+fn fp_05_mutants_of_choices_are_rejected() {
+    let (utilities, rate) = (&[0, 3], ratio(1, 2));
+    for mutant in [0.5 * 1.03, 0.5 * 0.97] {
+        assert!(choice_fits(exponential_choice, exponential_pmf, utilities, rate, mutant).is_err());
+        assert!(choice_fits(permute_and_flip, flip_pmf, utilities, rate, mutant).is_err());
+    }
+    // One is not the other, though both prefer the same candidates.
+    assert!(choice_fits(permute_and_flip, exponential_pmf, utilities, rate, 0.5).is_err());
+}
+
+#[test]
+fn fp_09_no_spread_of_a_million_utilities_underflows() {
+    // All poor ones together are as likely as the good one: 10^4 · e^-rate·d = 1.
+    let (distance, rate) = (9_210_340, ratio(1, 1_000_000));
+    let mut utilities = vec![-distance; 10_001];
+    utilities[7_777] = 0;
+    let draws = 3_000;
+    let (mut source, mut good) = (Seeded::new(2), 0);
+    for _ in 0..draws {
+        good += u64::from(exponential_choice(&mut source, &utilities, rate).unwrap() == 7_777);
+    }
+    assert_eq!(check_events(&[good], &[0.5], draws, FALSE_ALARM), Ok(()));
+    // A softmax in floating point is 0/0 here.
+    utilities = vec![i128::MIN; 1_000_000];
+    utilities[3] = i128::MAX;
+    for _ in 0..5 {
+        assert_eq!(exponential_choice(&mut source, &utilities, ratio(1 << 50, 1)), Ok(3));
+        assert_eq!(permute_and_flip(&mut source, &utilities, ratio(1 << 50, 1)), Ok(3));
+    }
+}
+
+#[test]
+fn fp_05_odds_fit() {
+    let draws = 300_000;
+    for (heads, tails, exponent) in [
+        (1, 1, ratio(1, 10)),
+        (1, 1, ratio(1, 1)),
+        (2, 7, ratio(3, 2)),
+        (1, 1 << 20, ratio(14, 1)),
+        (1, 1 << 100, ratio(69_315, 1_000)),
+        (1, u128::MAX, ratio(887_228, 10_000)),
+    ] {
+        let mut source = Seeded::new(3);
+        let mut odds = || bernoulli_odds(&mut source, heads, tails, exponent).unwrap();
+        let count = (0..draws).filter(|_| odds()).count() as u64;
+        let p = |exponent: f64| 1.0 / (1.0 + tails as f64 / heads as f64 * (-exponent).exp());
+        assert_eq!(check_events(&[count], &[p(exponent.as_f64())], draws, FALSE_ALARM), Ok(()), "{exponent:?}");
+        assert!(check_events(&[count], &[p(exponent.as_f64() + 0.05)], draws, FALSE_ALARM).is_err(), "{exponent:?}");
+    }
+}
+
+#[test]
+fn fp_05_discrete_exponential_fits() {
+    for scale in [ratio(1, 3), ratio(1, 1), ratio(50, 3), ratio((1 << 90) + 7, (1 << 80) - 1)] {
+        let mut source = Seeded::new(4);
+        let mut sample: Vec<i128> = (0..300_000).map(|_| discrete_exponential(&mut source, scale).unwrap()).collect();
+        let cdf = |scale: f64| move |x: i128| -libm::expm1(-(x as f64 + 1.0) / scale);
+        assert_eq!(check_cdf(&mut sample, cdf(scale.as_f64()), FALSE_ALARM), Ok(()), "{scale:?}");
+        assert!(check_cdf(&mut sample, cdf(scale.as_f64() * 1.08), FALSE_ALARM).is_err(), "{scale:?}");
+    }
+}
+
+/// The exact masses of a staircase on −n..=n.
+fn staircase_pmf(width: i64, step: i64, epsilon: f64, n: i64) -> Vec<f64> {
+    let weight = |x: i64| (-epsilon * ((x.abs() + width - step) / width) as f64).exp();
+    let total: f64 = (-400 * width..=400 * width).map(weight).sum();
+    (-n..=n).map(|x| weight(x) / total).collect()
+}
+
+#[test]
+fn fp_05_discrete_staircase_fits() {
+    let draws = 400_000;
+    for (width, step, epsilon) in
+        [(1, 1, ratio(1, 2)), (5, 2, ratio(1, 1)), (7, 7, ratio(1, 2)), (3, 1, ratio(4, 1)), (10, 1, ratio(1, 2))]
+    {
+        let n = 20i64;
+        let (mut source, mut counts) = (Seeded::new(5), vec![0u64; 41]);
+        for _ in 0..draws {
+            let x = discrete_staircase(&mut source, width, step, epsilon).unwrap();
+            if let Some(count) = usize::try_from(x + 20).ok().and_then(|place| counts.get_mut(place)) {
+                *count += 1;
+            }
+        }
+        let (width, step, loss) = (width as i64, step as i64, epsilon.as_f64());
+        let fits = |width, step, loss| check_events(&counts, &staircase_pmf(width, step, loss, n), draws, FALSE_ALARM);
+        assert_eq!(fits(width, step, loss), Ok(()), "{width} {step} {epsilon:?}");
+        assert!(fits(width, step, loss * 1.1).is_err(), "{width} {step} {epsilon:?}");
+        if width > 1 {
+            assert!(fits(width, step % width + 1, loss).is_err(), "{width} {step} {epsilon:?}");
+        }
+    }
+}
+
+#[test]
+fn fp_06_odd_parameters_of_choices_are_refused() {
+    let mut source = Seeded::new(6);
+    let refused = Err(NoiseError::OutOfRange);
+    assert_eq!(exponential_choice(&mut source, &[], ratio(1, 1)), refused);
+    assert_eq!(permute_and_flip(&mut source, &[], ratio(1, 1)), refused);
+    assert_eq!(exponential_choice(&mut source, &[0], ratio(1, u128::MAX)), refused);
+    assert_eq!(bernoulli_odds(&mut source, 0, 0, ratio(1, 1)), Err(NoiseError::OutOfRange));
+    assert_eq!(bernoulli_odds(&mut source, 0, 1, ratio(1, 1)), Ok(false));
+    assert_eq!(bernoulli_odds(&mut source, 1, 0, ratio(1, 1)), Ok(true));
+    for (width, step) in [(0, 0), (1, 0), (1, 2)] {
+        assert_eq!(discrete_staircase(&mut source, width, step, ratio(1, 1)), Err(NoiseError::OutOfRange));
+    }
+}
+
+#[test]
+fn fp_08_zeros_never_pass_for_a_choice() {
+    let zeros = || Stub(StubBytes::Constant(0));
+    assert_eq!(exponential_choice(&mut zeros(), &[1, 2], ratio(1, 1)), Err(NoiseError::Exhausted));
+    assert_eq!(permute_and_flip(&mut zeros(), &[1, 2], ratio(1, 1)), Err(NoiseError::Exhausted));
+    assert_eq!(bernoulli_odds(&mut zeros(), 1, 2, ratio(1, 1)), Err(NoiseError::Exhausted));
+    assert_eq!(discrete_exponential(&mut zeros(), ratio(5, 1)), Err(NoiseError::Exhausted));
+    assert_eq!(discrete_staircase(&mut zeros(), 5, 2, ratio(5, 1)), Err(NoiseError::Exhausted));
+}
+
+#[test]
+fn fp_08_a_broken_generator_ends_every_choice() {
+    let utilities = [i128::MIN, -1, 0, 7, i128::MAX];
+    for stub in StubBytes::ALL {
+        for rate in [ratio(1, 1), ratio(1, 1 << 60), ratio(1 << 60, 7), ratio(u128::MAX, 3)] {
+            let errors = [
+                exponential_choice(&mut Stub(stub), &utilities, rate).err(),
+                permute_and_flip(&mut Stub(stub), &utilities, rate).err(),
+                bernoulli_odds(&mut Stub(stub), 3, u128::MAX, rate).err(),
+                discrete_exponential(&mut Stub(stub), rate).err(),
+                discrete_staircase(&mut Stub(stub), u128::MAX, 5, rate).err(),
+            ];
+            assert!(stub != StubBytes::Failing || errors == [Some(NoiseError::Unavailable); 5]);
+        }
+    }
+}
