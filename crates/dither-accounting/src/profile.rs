@@ -10,9 +10,11 @@ use crate::{pure, rdp, zcdp};
 /// The parts of an event, flat and sorted so that neither order nor nesting changes a bit of any result.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
-    /// The pure losses, rounded up, each with how often it occurs.
-    laplace: Vec<(f64, f64)>,
-    /// The sum of the pure losses; `None` if it cannot be counted.
+    /// The pure losses but for those of bounded range, rounded up, each with how often it occurs.
+    losses: Vec<(f64, f64)>,
+    /// The ranges of bounded-range events, rounded up, each with how often it occurs.
+    ranges: Vec<(f64, f64)>,
+    /// The sum of the pure losses, ranges included; `None` if it cannot be counted.
     pub pure_nanos: Option<u64>,
     /// The Gaussian events.
     gaussians: Vec<Gaussian>,
@@ -25,15 +27,22 @@ pub(crate) struct Profile {
 impl Profile {
     pub fn of(event: &PrivacyEvent) -> Result<Self, AccountingError> {
         let mut profile = Self { pure_nanos: Some(0), threshold_attos: Some(0), ..Self::default() };
-        let mut losses = Vec::new();
+        let (mut losses, mut ranges) = (Vec::new(), Vec::new());
         let mut rest = vec![event];
         while let Some(event) = rest.pop() {
             match event {
                 PrivacyEvent::Composed(parts) => rest.extend(parts),
                 PrivacyEvent::Laplace { sensitivity, scale } => {
                     losses.push(quotient_up([sensitivity.steps(), scale.denominator()], scale.numerator()));
-                    let nanos = pure::laplace_nanos(*sensitivity, *scale);
-                    profile.pure_nanos = profile.pure_nanos.zip(nanos).and_then(|(sum, next)| sum.checked_add(next));
+                    profile.add_pure(pure::laplace_nanos(*sensitivity, *scale));
+                }
+                PrivacyEvent::Pure { epsilon } => {
+                    losses.push(up(epsilon.as_f64()));
+                    profile.add_pure(Some(epsilon.nanos()));
+                }
+                PrivacyEvent::BoundedRange { epsilon } => {
+                    ranges.push(up(epsilon.as_f64()));
+                    profile.add_pure(Some(epsilon.nanos()));
                 }
                 PrivacyEvent::Gaussian { sensitivity, variance, coordinates } if sensitivity.squared() > 0 => {
                     profile.gaussians.push(Gaussian {
@@ -49,9 +58,7 @@ impl Profile {
                 _ => return Err(AccountingError::UnknownEvent),
             }
         }
-        losses.retain(|&loss| loss > 0.0);
-        losses.sort_by(f64::total_cmp);
-        profile.laplace = losses.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as f64)).collect();
+        (profile.losses, profile.ranges) = (counted(losses), counted(ranges));
         profile.gaussians.sort_by(|a, b| {
             let key = |each: &Gaussian| [each.mu_squared, each.sigma, each.coordinates];
             key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
@@ -63,7 +70,11 @@ impl Profile {
     /// A single Laplace event of so many nano-units.
     pub fn laplace(nanos: u64) -> Self {
         let loss = up(nanos as f64 / 1e9);
-        Self { laplace: vec![(loss, 1.0)], pure_nanos: Some(nanos), ..Self::default() }
+        Self { losses: vec![(loss, 1.0)], pure_nanos: Some(nanos), ..Self::default() }
+    }
+
+    fn add_pure(&mut self, nanos: Option<u64>) {
+        self.pure_nanos = self.pure_nanos.zip(nanos).and_then(|(sum, next)| sum.checked_add(next));
     }
 
     /// Whether the event is pure but for thresholds.
@@ -73,15 +84,17 @@ impl Profile {
 
     /// The Rényi loss of order α, rounded up. The δ of thresholds comes on top.
     pub fn renyi(&self, alpha: f64) -> f64 {
-        let pure: f64 = self.laplace.iter().map(|&(loss, count)| count * rdp::pure(loss, alpha)).sum();
+        let pure: f64 = self.losses.iter().map(|&(loss, count)| count * rdp::pure(loss, alpha)).sum();
+        let ranges: f64 = self.ranges.iter().map(|&(range, count)| count * rdp::bounded_range(range, alpha)).sum();
         let gaussian = if self.is_pure() { 0.0 } else { alpha * self.mu_squared / 2.0 };
-        up(pure + gaussian)
+        up(pure + ranges + gaussian)
     }
 
     /// ρ, rounded up. The δ of thresholds comes on top.
     pub fn rho(&self) -> f64 {
-        let pure: f64 = self.laplace.iter().map(|&(loss, count)| count * zcdp::pure(loss)).sum();
-        up(pure + self.mu_squared / 2.0)
+        let pure: f64 = self.losses.iter().map(|&(loss, count)| count * zcdp::pure(loss)).sum();
+        let ranges: f64 = self.ranges.iter().map(|&(range, count)| count * zcdp::bounded_range(range)).sum();
+        up(pure + ranges + self.mu_squared / 2.0)
     }
 
     /// The smallest ε by exact composition of the Gaussian events and addition of the pure ones; `delta` is
@@ -100,4 +113,11 @@ impl Profile {
     pub fn gaussian_fits(&self, epsilon_nanos: u64, delta: f64) -> bool {
         gaussian::composed_fits(&self.gaussians, self.mu_squared, epsilon_down(epsilon_nanos), delta)
     }
+}
+
+/// The positive amounts in order, each with how often it occurs.
+fn counted(mut amounts: Vec<f64>) -> Vec<(f64, f64)> {
+    amounts.retain(|&amount| amount > 0.0);
+    amounts.sort_by(f64::total_cmp);
+    amounts.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as f64)).collect()
 }

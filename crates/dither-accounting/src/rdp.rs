@@ -38,6 +38,30 @@ pub fn pure(epsilon: f64, alpha: f64) -> f64 {
     up(loss).min(epsilon)
 }
 
+/// The Rényi loss of order `alpha` > 1 of any ε-bounded-range mechanism, rounded up: the smaller of αε²/8 and that
+/// of [`pure`], since it is ε-private as well.
+///
+/// # Privacy
+/// (α, result)-Rényi private for every pair of neighbours of the mechanism. *Proof.* On one pair, the privacy loss L
+/// of an answer drawn from the first lies in an interval of length ε, so that ln E e^(tL) ≤ t·E L + t²ε²/8 for every
+/// t (Hoeffding's lemma). All losses are finite, so both have the same answers and E e^-L = 1: t = −1 gives
+/// E L ≤ ε²/8, and t = α − 1 gives (α − 1)·D ≤ (α − 1)ε²/8 + (α − 1)²ε²/8, which is D ≤ αε²/8. Losses of both signs
+/// occur, or only zeros, so none is above ε, and [`pure`] holds as well. ∎
+///
+/// ```
+/// use dither_accounting::rdp;
+/// assert!(rdp::bounded_range(1.0, 2.0) < 0.2501 && rdp::pure(1.0, 2.0) > 0.69);
+/// assert_eq!(rdp::bounded_range(0.5, f64::INFINITY), 0.5);
+/// ```
+///
+/// # References
+/// Dong, Durfee and Rogers, *Optimal Differential Privacy Composition for Exponential Mechanisms*, 2020 (the
+/// definition). Cesar and Rogers, *Bounding, Concentrating, and Truncating*, 2021, and Rogers and Steinke, *A Better
+/// Privacy Analysis of the Exponential Mechanism*, differentialprivacy.org, 2021 (ε²/8-zCDP).
+pub fn bounded_range(epsilon: f64, alpha: f64) -> f64 {
+    up(alpha * up(epsilon * epsilon) / 8.0).min(pure(epsilon, alpha))
+}
+
 /// What is added to a Rényi loss of order `alpha` = 1 + `order` to get an ε at this δ, rounded up.
 ///
 /// It may be negative; the ε it leads to is never below zero. Infinite for a δ of zero and a finite order.

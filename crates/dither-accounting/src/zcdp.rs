@@ -24,6 +24,23 @@ pub fn pure(epsilon: f64) -> f64 {
     if rho.is_nan() { f64::INFINITY } else { rho }
 }
 
+/// The ρ of any ε-bounded-range mechanism, the smaller of ε²/8 and that of [`pure`], rounded up.
+///
+/// # Privacy
+/// See [`rdp::bounded_range`].
+///
+/// ```
+/// use dither_accounting::zcdp;
+/// assert!(zcdp::bounded_range(1.0) < 0.1251 && zcdp::bounded_range(100.0) < 100.001);
+/// ```
+///
+/// # References
+/// As for [`rdp::bounded_range`].
+pub fn bounded_range(epsilon: f64) -> f64 {
+    let rho = up(epsilon * epsilon / 8.0).min(pure(epsilon));
+    if epsilon.is_nan() { f64::INFINITY } else { rho }
+}
+
 /// The smallest ε at this δ of a ρ-zCDP mechanism over all real orders, rounded up.
 ///
 /// # Privacy

@@ -2,8 +2,8 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests; formulas are written as in the books")]
 
-use dither_accounting::{gaussian, statement};
-use dither_core::{Delta, L1Sensitivity, L2Sensitivity, PrivacyEvent, Ratio};
+use dither_accounting::{Cost, ORDERS, gaussian, rdp, statement, zcdp};
+use dither_core::{Delta, Epsilon, L1Sensitivity, L2Sensitivity, PrivacyEvent, Ratio};
 
 /// The smallest δ at this ε for noise with weights `weight(k)` on −n..=n when the answer moves by `shift`.
 fn hockey_stick(weight: impl Fn(f64) -> f64, n: i64, shift: i64, epsilon: f64) -> f64 {
@@ -122,4 +122,50 @@ fn ac_08_discrete_laplace_costs_exactly_what_is_claimed() {
         assert!(exact(claimed) < 1e-14, "{shift}/{scale}: {}", exact(claimed));
         assert!(exact(claimed - 1e-6) > 1e-9, "control: {shift}/{scale} claims too much");
     }
+}
+
+/// The exact Rényi loss of order α between coins of heads p and of the same odds times e^epsilon.
+fn coins_renyi(p: f64, epsilon: f64, alpha: f64) -> f64 {
+    let q = p * epsilon.exp() / (1.0 + p * epsilon.exp_m1());
+    let order = alpha - 1.0;
+    (p * (p / q).powf(order) + (1.0 - p) * ((1.0 - p) / (1.0 - q)).powf(order)).ln() / order
+}
+
+/// The exponential mechanism with two candidates is such a pair of coins, and the worst of bounded range.
+#[test]
+fn ac_08_bounded_range_costs_no_more_than_claimed() {
+    let mut closest: f64 = 0.0;
+    for epsilon in [0.01, 0.1, 1.0, 3.0, 10.0] {
+        for alpha in ORDERS.into_iter().filter(|alpha| alpha * epsilon < 600.0) {
+            for p in (1..400).map(|part| f64::from(part) / 400.0) {
+                let exact = coins_renyi(p, epsilon, alpha);
+                let claimed = rdp::bounded_range(epsilon, alpha);
+                assert!(exact <= claimed + 1e-12, "{epsilon} {alpha} {p}: {exact} {claimed}");
+                assert!(exact <= alpha * zcdp::bounded_range(epsilon) + 1e-12);
+                closest = closest.max((exact - 1e-12) / claimed);
+            }
+        }
+    }
+    // The control: a constant one per cent smaller is refuted.
+    assert!(closest > 0.99, "{closest}");
+}
+
+#[test]
+fn ac_08_pure_and_bounded_range_events_are_priced_exactly() {
+    let epsilon: Epsilon = "0.1".parse().unwrap();
+    let (pure, range) = (PrivacyEvent::Pure { epsilon }, PrivacyEvent::BoundedRange { epsilon });
+    let delta = "1e-6".parse().unwrap();
+    for event in [&pure, &range] {
+        let cost = Cost::of(event, delta).unwrap();
+        assert_eq!((cost.epsilon_nanos, cost.delta_attos, cost.renyi_nanos[23]), (100_000_000, 0, 100_000_000));
+    }
+    // A pure event costs what Laplace noise of the same loss costs, under every order.
+    let scale = Ratio::new(10, 1).unwrap();
+    let laplace = PrivacyEvent::Laplace { sensitivity: L1Sensitivity::new(1), scale };
+    assert_eq!(Cost::of(&laplace, delta).unwrap(), Cost::of(&pure, delta).unwrap());
+    // Many choices cost half of what as many answers of Laplace noise cost, or less.
+    let many = |event: &PrivacyEvent| best(&PrivacyEvent::Composed(vec![event.clone(); 1_000]), 1e-6);
+    assert!(many(&range) < 0.55 * many(&pure), "{} {}", many(&range), many(&pure));
+    assert_eq!(serde_json::to_string(&range).unwrap(), r#"{"bounded-range":{"epsilon":0.1}}"#);
+    assert_eq!(serde_json::to_string(&pure).unwrap(), r#"{"pure":{"epsilon":0.1}}"#);
 }

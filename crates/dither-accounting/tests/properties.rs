@@ -30,6 +30,9 @@ fn events() -> impl Strategy<Value = PrivacyEvent> {
             Ratio::new(variance, 3).unwrap(),
             m
         )),
+        (1u64..5_000_000_000).prop_map(|nanos| PrivacyEvent::Pure { epsilon: Epsilon::from_nanos(nanos).unwrap() }),
+        (1u64..5_000_000_000)
+            .prop_map(|nanos| PrivacyEvent::BoundedRange { epsilon: Epsilon::from_nanos(nanos).unwrap() }),
         (1u64..1_000_000_000_000)
             .prop_map(|attos| PrivacyEvent::Threshold { delta: Delta::from_attos(attos).unwrap() }),
     ]

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Delta;
+use crate::budget::{Delta, Epsilon};
 use crate::ratio::Ratio;
 use crate::sensitivity::{L1Sensitivity, L2Sensitivity};
 
@@ -45,6 +45,17 @@ pub enum PrivacyEvent {
     Threshold {
         /// The probability, over all keys of one unit.
         delta: Delta,
+    },
+    /// Something (ε, 0)-private was done, of a kind whose price depends on nothing else.
+    Pure {
+        /// How much more likely an answer may be on one of two neighbours, as a logarithm.
+        epsilon: Epsilon,
+    },
+    /// One answer of an ε-bounded-range mechanism: for all neighbours and any two answers, the privacy losses of the
+    /// answers differ by at most ε. The exponential mechanism is one. It is (ε, 0)-private as well.
+    BoundedRange {
+        /// The range of the privacy loss.
+        epsilon: Epsilon,
     },
     /// Several events, all of them.
     Composed(Vec<PrivacyEvent>),
