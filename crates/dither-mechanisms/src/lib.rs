@@ -12,27 +12,51 @@
 //!
 //! # Where to start
 //! [`TableMechanism`] is what a query becomes: [`Block`]s of columns with one [`Noise`] each, and a [`KeyRule`].
-//! [`Laplace`], [`Gaussian`] and [`Threshold`] are its parts. `docs/adding-a-mechanism.md` tells how to add one.
+//! [`Laplace`], [`Gaussian`] and [`Threshold`] are its parts. [`Selection`] leads to the mechanisms that choose,
+//! [`SparseVector`] compares with a threshold, [`VectorNoise`] and [`Staircase`] add noise to numbers outside of a
+//! table. [`RandomizedResponse`] and [`UnaryEncoding`] run on a user's own device. `docs/adding-a-mechanism.md` tells how to add one.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod error;
+mod exponential;
+mod frequency;
 mod gaussian;
 mod laplace;
 #[cfg(doctest)]
 pub mod misuse;
+mod noisy_max;
+mod permute_and_flip;
 mod plan;
+mod randomized_response;
 mod saturate;
+mod selection;
+mod sparse_vector;
+mod staircase;
 mod table;
 mod threshold;
+mod top_k;
+mod unary_encoding;
+mod vector;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::MechanismError;
+pub use exponential::ExponentialMechanism;
+pub use frequency::FrequencyEstimator;
 pub use gaussian::Gaussian;
 pub use laplace::Laplace;
+pub use noisy_max::{MaxNoise, NoisyMax};
+pub use permute_and_flip::PermuteAndFlip;
 pub use plan::PlanMechanism;
+pub use randomized_response::RandomizedResponse;
+pub use selection::{ExactVector, MaxSensitivity, Selection};
+pub use sparse_vector::SparseVector;
+pub use staircase::Staircase;
 pub use table::{Block, ExactRow, ExactTable, KeyRule, Noise, NoisyRow, NoisyTable, TableMechanism};
 pub use threshold::Threshold;
+pub use top_k::TopK;
+pub use unary_encoding::UnaryEncoding;
+pub use vector::VectorNoise;

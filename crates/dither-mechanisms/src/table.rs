@@ -98,7 +98,7 @@ impl Noise {
         }
     }
 
-    fn add<S: BitSource>(&self, exact: i128, source: &mut S) -> Result<i128, NoiseError> {
+    pub(crate) fn add<S: BitSource>(&self, exact: i128, source: &mut S) -> Result<i128, NoiseError> {
         match self {
             Self::Laplace(laplace) => laplace.add(exact, source),
             Self::Gaussian(gaussian) => gaussian.add(exact, source),

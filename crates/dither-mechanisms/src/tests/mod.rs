@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed draw is a failed test")]
 
+mod conformance;
 mod fit;
 mod keys;
 mod lattice;
