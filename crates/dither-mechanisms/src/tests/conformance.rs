@@ -295,7 +295,7 @@ fn counts(run: &Run, values: &[i128], seed: u64, draws: u64) -> BTreeMap<String,
 
 /// Whether any answer refutes the claim, either way.
 fn is_refuted(case: &Case, run: &Run) -> bool {
-    let draws = 60_000;
+    let draws = 40_000;
     let [left, right] = [(0, 40), (1, 41)].map(|(side, seed)| counts(run, case.neighbours[side], seed, draws));
     let answers: Vec<&String> = left.keys().chain(right.keys()).collect();
     let false_alarm = FALSE_ALARM / (2 * answers.len()) as f64;

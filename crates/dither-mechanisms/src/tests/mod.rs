@@ -7,6 +7,8 @@ mod conformance;
 mod fit;
 mod keys;
 mod lattice;
+mod selection;
+mod sparse;
 mod table;
 
 use std::num::NonZeroU32;
