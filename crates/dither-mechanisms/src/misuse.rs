@@ -70,6 +70,30 @@
 //! }
 //! ```
 //!
+//! Choose without a charge:
+//! ```compile_fail,E0624
+//! use dither_mechanisms::{ExactVector, ExponentialMechanism};
+//! use dither_noise::NoiseSource;
+//! fn uncharged(mechanism: ExponentialMechanism, exact: ExactVector, noise: &mut NoiseSource) -> Option<usize> {
+//!     mechanism.choose(exact, noise).ok()
+//! }
+//! ```
+//!
+//! Report a user's value with bits of one's own:
+//! ```compile_fail,E0308
+//! use dither_mechanisms::RandomizedResponse;
+//! use dither_noise::{BitSource, NoiseError};
+//! struct Mine;
+//! impl BitSource for Mine {
+//!     fn fill(&mut self, _: &mut [u8]) -> Result<(), NoiseError> {
+//!         Ok(())
+//!     }
+//! }
+//! fn predictable(response: RandomizedResponse) -> Option<u64> {
+//!     response.report(1, &mut Mine).ok()
+//! }
+//! ```
+//!
 //! Calibrate Laplace noise to a Euclidean sensitivity:
 //! ```compile_fail,E0308
 //! use dither_core::{Epsilon, L2Sensitivity};

@@ -7,7 +7,7 @@ use dashu_int::UBig;
 use dither_core::Ratio;
 
 use crate::MAX_TRIES;
-use crate::bernoulli::{bernoulli_exp_big, geometric};
+use crate::bernoulli::{bernoulli_exp, bernoulli_exp_big, geometric};
 use crate::error::NoiseError;
 use crate::source::BitSource;
 use crate::uniform::{uniform_below, uniform_below_big};
@@ -212,6 +212,10 @@ fn accept<S: BitSource + ?Sized>(source: &mut S, level: u8, distance: u128, rate
         if !below_envelope(source)? {
             return Ok(false);
         }
+    }
+    if let Some(scaled) = distance.checked_mul(rate.numerator()) {
+        // The level is at most rate · distance.
+        return bernoulli_exp(source, scaled - rate.denominator() * u128::from(level), rate.denominator());
     }
     let denominator = UBig::from(rate.denominator());
     let exponent = UBig::from(distance) * UBig::from(rate.numerator()) - &denominator * UBig::from(level);

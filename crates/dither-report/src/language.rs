@@ -120,6 +120,14 @@ impl Language {
             (Self::Zh, PrivacyEvent::Threshold { delta }) => {
                 format!("仅公布加噪计数超过阈值的分组；只含一个隐私单元的分组被公布的概率不超过 {delta}。")
             }
+            (Self::En, PrivacyEvent::Pure { epsilon }) => format!("A release of a privacy loss of at most {epsilon}."),
+            (Self::Zh, PrivacyEvent::Pure { epsilon }) => format!("一次隐私损失不超过 {epsilon} 的发布。"),
+            (Self::En, PrivacyEvent::BoundedRange { epsilon }) => {
+                format!("A choice of bounded range: the privacy losses of any two answers differ by at most {epsilon}.")
+            }
+            (Self::Zh, PrivacyEvent::BoundedRange { epsilon }) => {
+                format!("一次有界极差的选择：任意两个答案的隐私损失相差不超过 {epsilon}。")
+            }
             (_, PrivacyEvent::Composed(events)) => {
                 events.iter().map(|event| self.event(event)).collect::<Vec<_>>().join(" ")
             }

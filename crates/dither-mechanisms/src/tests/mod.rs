@@ -7,6 +7,8 @@ mod conformance;
 mod fit;
 mod keys;
 mod lattice;
+mod local;
+mod numbers;
 mod selection;
 mod sparse;
 mod table;
