@@ -8,11 +8,11 @@
 //!
 //! # What this crate does not do
 //! It knows no data, no sensitivity and no ε: `dither-mechanisms` decides which noise is enough. It offers no
-//! seed. Sampling takes a time that depends on the draw; that is hidden where releases are timed, not here.
+//! seed. Sampling without a table takes a time that depends on the draw; [`NoiseTable::draw`] does not.
 //!
 //! # Where to start
-//! [`NoiseSource::from_os`] for the randomness, [`discrete_laplace`] and [`discrete_gaussian`] for noise,
-//! [`exponential_choice`] and [`bernoulli_odds`] for choices,
+//! [`NoiseSource::from_os`] for the randomness, [`discrete_laplace`] and [`discrete_gaussian`] for noise of any
+//! width, [`NoiseTable`] for much of it or where it is timed, [`exponential_choice`] and [`bernoulli_odds`] for choices,
 //! [`laplace_tail`], [`laplace_quantile`] and [`gaussian_quantile`] for the size of its errors.
 //!
 //! ```
@@ -29,12 +29,14 @@
 
 mod bernoulli;
 mod choice;
+mod density;
 mod error;
 mod exponential;
 mod gaussian;
 mod laplace;
 mod source;
 mod staircase;
+mod table;
 mod tails;
 mod uniform;
 
@@ -46,6 +48,7 @@ pub use gaussian::discrete_gaussian;
 pub use laplace::discrete_laplace;
 pub use source::{BitSource, NoiseSource, Secret};
 pub use staircase::discrete_staircase;
+pub use table::NoiseTable;
 pub use tails::{first_integer, gaussian_quantile, laplace_quantile, laplace_tail};
 pub use uniform::uniform_below;
 

@@ -4,26 +4,14 @@
 
 mod common;
 
-use common::{Seeded, gaussian_sample, laplace_sample, ratio};
+use common::{Seeded, check, gaussian_sample, laplace_sample, ratio};
 use dither_core::Ratio;
 use dither_noise::{bernoulli, bernoulli_exp, uniform_below};
 use dither_testing::FALSE_ALARM;
-use dither_testing::fit::{Misfit, check_cdf, check_events};
+use dither_testing::fit::{Misfit, check_events};
 use dither_testing::pmf::{gaussian_cdf, laplace_cdf};
 
 const MILLION: usize = 1_000_000;
-
-/// Tests a sample twice: its whole distribution by a band, and the events |X| ≤ k at fixed quantiles, which see
-/// a change of the scale best.
-fn check(mut sample: Vec<i128>, cdf: impl Fn(i128) -> f64) -> Result<(), Misfit> {
-    let widest = (1..127).map(|power| 1i128 << power).find(|&k| cdf(k) > 0.999).unwrap();
-    let ends: Vec<i128> = (0..=32).map(|part| widest * part / 32).collect();
-    let counts: Vec<u64> = ends.iter().map(|&end| sample.iter().filter(|x| x.abs() <= end).count() as u64).collect();
-    let inside: Vec<f64> = ends.iter().map(|&end| (cdf(end) - cdf(-end - 1)).min(1.0)).collect();
-    let draws = sample.len() as u64;
-    check_cdf(&mut sample, cdf, FALSE_ALARM / 2.0)?;
-    check_events(&counts, &inside, draws, FALSE_ALARM / 2.0)
-}
 
 fn laplace(seed: u64, scale: Ratio, draws: usize, claimed: f64) -> Result<(), Misfit> {
     check(laplace_sample(seed, scale, draws), |x| laplace_cdf(x, claimed))

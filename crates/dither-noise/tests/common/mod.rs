@@ -3,7 +3,8 @@
 
 use dither_core::Ratio;
 use dither_noise::{BitSource, NoiseError, discrete_gaussian, discrete_laplace};
-use dither_testing::{SeededBytes, StubBytes};
+use dither_testing::fit::{Misfit, check_cdf, check_events};
+use dither_testing::{FALSE_ALARM, SeededBytes, StubBytes};
 
 pub struct Seeded(pub SeededBytes);
 
@@ -40,4 +41,16 @@ pub fn laplace_sample(seed: u64, scale: Ratio, draws: usize) -> Vec<i128> {
 pub fn gaussian_sample(seed: u64, variance: Ratio, draws: usize) -> Vec<i128> {
     let mut source = Seeded::new(seed);
     (0..draws).map(|_| discrete_gaussian(&mut source, variance).unwrap()).collect()
+}
+
+/// Tests a sample twice: its whole distribution by a band, and the events |X| ≤ k at fixed quantiles, which see
+/// a change of the scale best.
+pub fn check(mut sample: Vec<i128>, cdf: impl Fn(i128) -> f64) -> Result<(), Misfit> {
+    let widest = (1..127).map(|power| 1i128 << power).find(|&k| cdf(k) > 0.999).unwrap();
+    let ends: Vec<i128> = (0..=32).map(|part| widest * part / 32).collect();
+    let counts: Vec<u64> = ends.iter().map(|&end| sample.iter().filter(|x| x.abs() <= end).count() as u64).collect();
+    let inside: Vec<f64> = ends.iter().map(|&end| (cdf(end) - cdf(-end - 1)).min(1.0)).collect();
+    let draws = sample.len() as u64;
+    check_cdf(&mut sample, cdf, FALSE_ALARM / 2.0)?;
+    check_events(&counts, &inside, draws, FALSE_ALARM / 2.0)
 }
