@@ -26,6 +26,30 @@ pub enum AccountingError {
         /// The δ that was asked for.
         delta: Delta,
     },
+    /// A parameter of an event is not one.
+    #[error("{path} must be a value that {problem}")]
+    InvalidEvent {
+        /// Where it stands, from the root, such as `event.poisson-sampled.rate`.
+        path: String,
+        /// What a valid value would be.
+        problem: &'static str,
+    },
+    /// No theorem that this accountant knows covers the event under this neighbour relation.
+    #[error("{accountant} does not cover {event}")]
+    NotCovered {
+        /// The accountant.
+        accountant: &'static str,
+        /// The kind of event, with the neighbour relation where it matters.
+        event: &'static str,
+    },
+    /// A formula was asked for outside the range in which it was proven.
+    #[error("{formula} holds for {range} only")]
+    OutOfRange {
+        /// The formula.
+        formula: &'static str,
+        /// The range, in words.
+        range: &'static str,
+    },
     /// A plan without parts, or with a part of no weight.
     #[error("a plan needs at least one part, and a positive weight for each")]
     EmptyPlan,
@@ -38,6 +62,9 @@ impl Explain for AccountingError {
             Self::DeltaTooSmall { .. } => "delta-too-small",
             Self::LossTooLarge => "loss-too-large",
             Self::Unreachable { .. } => "noise-unreachable",
+            Self::InvalidEvent { .. } => "event-invalid",
+            Self::NotCovered { .. } => "event-not-covered",
+            Self::OutOfRange { .. } => "formula-out-of-range",
             Self::EmptyPlan => "plan-empty",
         }
     }
@@ -47,6 +74,11 @@ impl Explain for AccountingError {
             Self::DeltaTooSmall { .. } => Some("raise delta, for example to 1e-6, or use Laplace noise".into()),
             Self::LossTooLarge => Some("add more noise, or split the request".into()),
             Self::Unreachable { .. } => Some("raise epsilon or delta, or lower the contribution bounds".into()),
+            Self::InvalidEvent { problem, .. } => Some(format!("give a value that {problem}")),
+            Self::NotCovered { .. } => {
+                Some("use an accountant that knows the kind, or another neighbour relation".into())
+            }
+            Self::OutOfRange { .. } => Some("use the exact calibration, which has no such range".into()),
             Self::EmptyPlan => Some("give every part a weight of at least 1".into()),
         }
     }

@@ -19,15 +19,18 @@
 #![deny(missing_docs)]
 
 pub mod calibrate;
+pub mod composition;
 pub mod cost;
 pub mod error;
 pub mod event;
 pub mod filter;
 pub mod gaussian;
+pub mod gdp;
 mod profile;
 pub mod pure;
 pub mod rdp;
 mod round;
+mod validate;
 pub mod zcdp;
 
 pub use cost::{Cost, ORDER_COUNT, ORDERS, Statement, UNBOUNDED, statement};
@@ -35,3 +38,4 @@ pub use error::AccountingError;
 pub use event::Event;
 pub use filter::{Composition, Filter, Refusal, Remaining, Spent};
 pub use gaussian::GAUSSIAN_MIN_SIGMA;
+pub use validate::MAX_DEPTH;

@@ -1,12 +1,19 @@
 //! Rényi differential privacy: curves of events and the tight conversion to (ε, δ).
 
-use crate::round::{cosh, ln, ln_1p, sinh, up};
+mod curve;
+mod mechanism;
+mod sampled;
+
+pub use curve::Curve;
+pub(crate) use curve::concentrated;
+pub use mechanism::{bounded_range, discrete_laplace, laplace, randomized_response};
+
+use crate::round::{cosh, exp, ln, ln_1p, sinh, up};
 
 /// The Rényi loss of order `alpha` > 1 of any ε-private mechanism, rounded up.
 ///
 /// `epsilon` is dimensionless. The bound is attained by randomised response, so nothing smaller holds for
-/// every ε-private mechanism. The curve of the one-dimensional continuous Laplace mechanism is lower, but it
-/// does not cover a vector whose change is spread over coordinates, nor noise on a lattice.
+/// every ε-private mechanism. The curves of [`laplace`] and [`discrete_laplace`] are lower.
 ///
 /// # Privacy
 /// (α, result)-Rényi private for every pair of neighbours of the ε-private mechanism. An `alpha` of infinity
@@ -110,25 +117,55 @@ pub fn conversion(order: f64, delta: f64) -> f64 {
 /// # References
 /// Canonne, Kamath and Steinke 2020, Proposition 12, for each order.
 pub fn epsilon(curve: impl Fn(f64) -> f64, delta: f64) -> f64 {
-    let at = |log_order: f64| {
-        let order = libm::exp2(log_order);
+    minimum(|order| {
         // `1 + order` rounds; the curve grows with the order and is taken a little above it.
-        let total = up(curve(up(1.0 + order)) + conversion(order, delta));
-        if total.is_nan() { f64::INFINITY } else { total.max(0.0) }
+        up(curve(up(1.0 + order)) + conversion(order, delta)).max(0.0)
+    })
+}
+
+/// The smallest δ at this ε over all real orders of a Rényi curve, rounded up; 1 where nothing smaller holds.
+///
+/// `curve` is as for [`epsilon`].
+///
+/// # Privacy
+/// If the mechanism is (α, curve(α))-Rényi private for every α > 1, it is (ε, result)-private.
+///
+/// ```
+/// use dither_accounting::rdp;
+/// let delta = rdp::delta(|alpha| alpha / 2.0, 4.7286);
+/// assert!(delta < 1e-5 && delta > 0.999e-5);
+/// ```
+///
+/// # References
+/// Canonne, Kamath and Steinke 2020, Proposition 12, solved for δ.
+pub fn delta(curve: impl Fn(f64) -> f64, epsilon: f64) -> f64 {
+    let epsilon = epsilon.max(0.0);
+    let log = minimum(|order| {
+        let margin = curve(up(1.0 + order)) - epsilon - ln_1p(1.0 / order);
+        order * margin - ln_1p(order) + 1e-12 * (1.0 + order * (epsilon + 1.0))
+    });
+    if log < 0.0 { up(exp(log)) } else { 1.0 }
+}
+
+/// The smallest value over orders α − 1; infinite where there is none. Any order would do.
+fn minimum(value: impl Fn(f64) -> f64) -> f64 {
+    let at = |log_order: f64| {
+        let value = value(libm::exp2(log_order));
+        if value.is_nan() { f64::INFINITY } else { value }
     };
-    // Orders from 2⁻²⁴ to 2⁵⁰ above one cover an ε from 10⁻⁹ to 10⁹ with δ down to 10⁻¹⁸.
-    let (mut low, mut high) = (-24.0, 50.0);
+    // Orders from 2⁻²⁴ to 2⁵⁰ above one cover an ε from 10⁻⁹ to 10⁹ with δ down to 10⁻¹⁸. The value has several valleys
+    // where a curve is the smaller of two; a step of an octave finds the deepest.
+    let (mut low, mut cell, mut cells) = (-24.0, 1.0, 74);
     let mut best = f64::INFINITY;
     for _ in 0..14 {
-        // Each round keeps the two cells next to the best of 16 nodes.
-        let cell = (high - low) / 16.0;
-        let nodes = (0..=16).map(|i| low + cell * f64::from(i));
+        // Each round keeps the two cells next to the best node, and cuts each in eight.
+        let nodes = (0..=cells).map(|i| low + cell * f64::from(i));
         let (loss, node) = nodes.map(|node| (at(node), node)).min_by(|x, y| x.0.total_cmp(&y.0)).unwrap_or((best, low));
         best = best.min(loss);
-        (low, high) = (node - cell, node + cell);
         if cell < 1e-7 {
             break;
         }
+        (low, cell, cells) = (node - cell, cell / 8.0, 16);
     }
     best
 }
