@@ -34,6 +34,18 @@ pub enum AccountingError {
         /// What a valid value would be.
         problem: &'static str,
     },
+    /// A document is not what it should be.
+    #[error("the event document cannot be read: {reason}")]
+    Unreadable {
+        /// What the parser says, with line and column where it knows them.
+        reason: String,
+    },
+    /// A document of another version.
+    #[error("the event document has version {version}; this program reads version 1")]
+    UnknownVersion {
+        /// The version.
+        version: u64,
+    },
     /// No theorem that this accountant knows covers the event under this neighbour relation.
     #[error("{accountant} does not cover {event}")]
     NotCovered {
@@ -63,6 +75,8 @@ impl Explain for AccountingError {
             Self::LossTooLarge => "loss-too-large",
             Self::Unreachable { .. } => "noise-unreachable",
             Self::InvalidEvent { .. } => "event-invalid",
+            Self::Unreadable { .. } => "document-unreadable",
+            Self::UnknownVersion { .. } => "document-version",
             Self::NotCovered { .. } => "event-not-covered",
             Self::OutOfRange { .. } => "formula-out-of-range",
             Self::EmptyPlan => "plan-empty",
@@ -75,6 +89,8 @@ impl Explain for AccountingError {
             Self::LossTooLarge => Some("add more noise, or split the request".into()),
             Self::Unreachable { .. } => Some("raise epsilon or delta, or lower the contribution bounds".into()),
             Self::InvalidEvent { problem, .. } => Some(format!("give a value that {problem}")),
+            Self::Unreadable { .. } => Some("write it with the program that reads it".into()),
+            Self::UnknownVersion { .. } => Some("upgrade to the version that wrote the document".into()),
             Self::NotCovered { .. } => {
                 Some("use an accountant that knows the kind, or another neighbour relation".into())
             }

@@ -21,6 +21,8 @@
 pub mod calibrate;
 pub mod composition;
 pub mod cost;
+pub mod document;
+pub mod dp_event;
 pub mod error;
 pub mod event;
 pub mod filter;
@@ -29,11 +31,13 @@ pub mod gdp;
 mod profile;
 pub mod pure;
 pub mod rdp;
+mod recorded;
 mod round;
 mod validate;
 pub mod zcdp;
 
 pub use cost::{Cost, ORDER_COUNT, ORDERS, Statement, UNBOUNDED, statement};
+pub use document::EventDocument;
 pub use error::AccountingError;
 pub use event::Event;
 pub use filter::{Composition, Filter, Refusal, Remaining, Spent};
