@@ -1,5 +1,9 @@
 //! From a budget to the smallest noise; every result is priced again before it is returned.
 
+mod search;
+
+pub use search::{epsilon_for_error, noise_multiplier, rounds};
+
 use dither_core::{Budget, Delta, Epsilon, L1Sensitivity, L2Sensitivity, PrivacyEvent, Ratio};
 
 use crate::cost::Cost;

@@ -155,17 +155,28 @@ fn minimum(value: impl Fn(f64) -> f64) -> f64 {
     };
     // Orders from 2⁻²⁴ to 2⁵⁰ above one cover an ε from 10⁻⁹ to 10⁹ with δ down to 10⁻¹⁸. The value has several valleys
     // where a curve is the smaller of two; a step of an octave finds the deepest.
-    let (mut low, mut cell, mut cells) = (-24.0, 1.0, 74);
-    let mut best = f64::INFINITY;
-    for _ in 0..14 {
-        // Each round keeps the two cells next to the best node, and cuts each in eight.
-        let nodes = (0..=cells).map(|i| low + cell * f64::from(i));
-        let (loss, node) = nodes.map(|node| (at(node), node)).min_by(|x, y| x.0.total_cmp(&y.0)).unwrap_or((best, low));
-        best = best.min(loss);
-        if cell < 1e-7 {
-            break;
+    let nodes = |low: f64, cell: f64, cells: i32| {
+        let node = |i| (at(low + cell * f64::from(i)), low + cell * f64::from(i));
+        (0..=cells).map(node).min_by(|x, y| x.0.total_cmp(&y.0)).unwrap_or((f64::INFINITY, low))
+    };
+    let (_, octave) = nodes(-24.0, 1.0, 74);
+    let (mut best, middle) = nodes(octave - 1.0, 1.0 / 16.0, 32);
+    // Around it, golden section.
+    let shrink = 0.618_033_988_749_894_9;
+    let (mut low, mut high) = (middle - 1.0 / 16.0, middle + 1.0 / 16.0);
+    let (mut left, mut right) = (high - shrink * (high - low), low + shrink * (high - low));
+    let (mut at_left, mut at_right) = (at(left), at(right));
+    while high - low > 1e-7 {
+        best = best.min(at_left).min(at_right);
+        if at_left < at_right {
+            (high, right, at_right) = (right, left, at_left);
+            left = high - shrink * (high - low);
+            at_left = at(left);
+        } else {
+            (low, left, at_left) = (left, right, at_right);
+            right = low + shrink * (high - low);
+            at_right = at(right);
         }
-        (low, cell, cells) = (node - cell, cell / 8.0, 16);
     }
-    best
+    best.min(at_left).min(at_right)
 }
