@@ -1,5 +1,11 @@
 //! Privacy filters: whether one more event, chosen after seeing all earlier answers, still fits a budget.
 
+mod concentrated;
+mod odometer;
+
+pub use concentrated::{ConcentratedFilter, ConcentratedLoss};
+pub use odometer::Odometer;
+
 use dither_core::{Audience, Budget, Epsilon, Explain};
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +80,17 @@ pub enum Refusal {
         /// What the budget still admits.
         remaining: Remaining,
     },
+    /// The event does not fit a budget in ρ.
+    #[error(
+        "the budget does not admit rho {} and delta {}", decimal(.requested.rho_picos, 1e12),
+        decimal(.requested.delta_attos, 1e18)
+    )]
+    ConcentratedExceeded {
+        /// The ρ and δ of the event.
+        requested: ConcentratedLoss,
+        /// What the budget still admits.
+        remaining: ConcentratedLoss,
+    },
     /// The sums would leave the range of exact arithmetic.
     #[error("the sum of charges is too large to be counted")]
     Overflow,
@@ -82,13 +99,18 @@ pub enum Refusal {
 impl Explain for Refusal {
     fn code(&self) -> &'static str {
         match self {
-            Self::BudgetExceeded { .. } => "budget-exceeded",
+            Self::BudgetExceeded { .. } | Self::ConcentratedExceeded { .. } => "budget-exceeded",
             Self::Overflow => "budget-overflow",
         }
     }
     fn hint(&self) -> Option<String> {
-        let Self::BudgetExceeded { remaining, .. } = self else {
-            return Some("ask for less".into());
+        let remaining = match self {
+            Self::BudgetExceeded { remaining, .. } => remaining,
+            Self::ConcentratedExceeded { remaining, .. } => {
+                let rho = decimal(remaining.rho_picos, 1e12);
+                return Some(format!("the budget still admits a rho of {rho}; more noise has less"));
+            }
+            Self::Overflow => return Some("ask for less".into()),
         };
         let (epsilon, delta) = (decimal(remaining.epsilon_nanos, 1e9), decimal(remaining.delta_attos, 1e18));
         Some(match remaining.epsilon_nanos {

@@ -40,6 +40,6 @@ pub use cost::{Cost, ORDER_COUNT, ORDERS, Statement, UNBOUNDED, statement};
 pub use document::EventDocument;
 pub use error::AccountingError;
 pub use event::Event;
-pub use filter::{Composition, Filter, Refusal, Remaining, Spent};
+pub use filter::{Composition, ConcentratedFilter, ConcentratedLoss, Filter, Odometer, Refusal, Remaining, Spent};
 pub use gaussian::GAUSSIAN_MIN_SIGMA;
 pub use validate::MAX_DEPTH;
