@@ -6,7 +6,7 @@ mod sampled;
 
 pub use curve::Curve;
 pub(crate) use curve::concentrated;
-pub use mechanism::{bounded_range, discrete_laplace, laplace, randomized_response};
+pub use mechanism::{discrete_laplace, laplace, randomized_response};
 
 use crate::round::{cosh, exp, ln, ln_1p, sinh, up};
 
@@ -66,6 +66,7 @@ pub fn pure(epsilon: f64, alpha: f64) -> f64 {
 /// definition). Cesar and Rogers, *Bounding, Concentrating, and Truncating*, 2021, and Rogers and Steinke, *A Better
 /// Privacy Analysis of the Exponential Mechanism*, differentialprivacy.org, 2021 (ε²/8-zCDP).
 pub fn bounded_range(epsilon: f64, alpha: f64) -> f64 {
+    // `min` takes the pure loss where the product is no number.
     up(alpha * up(epsilon * epsilon) / 8.0).min(pure(epsilon, alpha))
 }
 

@@ -38,6 +38,8 @@ impl From<&PrivacyEvent> for Event {
                 let squared = quotient_up([sensitivity.squared(), variance.denominator()], variance.numerator());
                 finite(squared, Self::ZeroConcentrated { rho: up(squared / 2.0) })
             }
+            PrivacyEvent::Pure { epsilon } => Self::EpsilonDelta { epsilon: up(epsilon.as_f64()), delta: 0.0 },
+            PrivacyEvent::BoundedRange { epsilon } => Self::BoundedRange { epsilon: up(epsilon.as_f64()) },
             PrivacyEvent::Threshold { delta } => Self::Threshold { delta: probability(*delta) },
             PrivacyEvent::Composed(parts) => Self::Composed(parts.iter().map(Self::from).collect()),
             _ => Self::NonPrivate,

@@ -71,29 +71,6 @@ fn two_sided(loss: f64, alpha: f64, tau: impl Fn(f64) -> f64) -> f64 {
     if exact.is_nan() { pure(loss, alpha) } else { up(exact.max(0.0)).min(pure(loss, alpha)) }
 }
 
-/// The Rényi loss of order `alpha` > 1 of an ε-bounded-range mechanism, rounded up.
-///
-/// The exponential mechanism that chooses with probability ∝ exp(ε·utility/2Δ), Δ the sensitivity of the utility,
-/// has range ε; so has the largest of the utilities with Gumbel noise of scale 2Δ/ε.
-///
-/// # Privacy
-/// (α, result)-Rényi private: ε-bounded range implies ε²/8-zCDP, and ε-privacy.
-///
-/// ```
-/// use dither_accounting::rdp;
-/// assert!(rdp::bounded_range(0.1, 2.0) < rdp::pure(0.1, 2.0) / 3.9);
-/// assert_eq!(rdp::bounded_range(0.1, f64::INFINITY), 0.1);
-/// ```
-///
-/// # References
-/// Cesar and Rogers, *Bounding, Concentrating, and Truncating: Unifying Privacy Loss Composition for Data
-/// Analytics*, 2021, Lemma 3.4; Dong, Durfee and Rogers, *Optimal Differential Privacy Composition for
-/// Exponential Mechanisms*, 2020.
-pub fn bounded_range(epsilon: f64, alpha: f64) -> f64 {
-    let concentrated = up(alpha * epsilon * epsilon / 8.0);
-    if concentrated.is_nan() { pure(epsilon, alpha) } else { concentrated.min(pure(epsilon, alpha)) }
-}
-
 /// The Rényi loss of order `alpha` > 1 of randomised response over so many values, rounded up.
 ///
 /// The truth is answered with probability e^ε/(e^ε + values − 1), every other value with the same share of the
