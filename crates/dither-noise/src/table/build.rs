@@ -2,7 +2,7 @@
 //!
 //! Every bound is rounded so that a stack is never too low and a slot that is called inside never pokes out.
 
-use super::{HEIGHT_BITS, NoiseTable, SLOTS};
+use super::{HEIGHT_BITS, NoiseTable, SLOTS, position};
 use crate::density::{Density, MARGIN, power_of_half};
 use crate::error::NoiseError;
 
@@ -51,9 +51,10 @@ impl NoiseTable {
         }
         let inside = slots.len() - first;
         slots.resize(SLOTS, pack(0, NOTHING.into()));
-        let slots = slots.into_boxed_slice().try_into().map_err(|_| NoiseError::OutOfRange)?;
+        let mut spread = Box::new([0; SLOTS]);
+        slots.into_iter().enumerate().for_each(|(slot, entry)| spread[position(slot)] = entry);
         let cells = cells as i64;
-        Ok(Self { density, cell_bits, cells, tail_bits, height, first, inside, slots, margin: MARGIN })
+        Ok(Self { density, cell_bits, cells, tail_bits, height, first, inside, slots: spread, margin: MARGIN })
     }
 }
 
