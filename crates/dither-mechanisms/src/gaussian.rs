@@ -1,10 +1,9 @@
 //! The discrete Gaussian mechanism, on a refined lattice.
 
 use dither_core::{L2Sensitivity, PrivacyEvent, Ratio};
-use dither_noise::{BitSource, NoiseError, discrete_gaussian, gaussian_quantile};
+use dither_noise::gaussian_quantile;
 
 use crate::error::MechanismError;
-use crate::saturate::refined;
 
 /// Discrete Gaussian noise on every cell of a vector of integers.
 ///
@@ -91,6 +90,11 @@ impl Gaussian {
         self.refinement
     }
 
+    /// The parameter σ² of the noise, in refined steps squared.
+    pub(crate) fn refined_variance(&self) -> Ratio {
+        self.refined_variance
+    }
+
     /// What is charged, in refined steps.
     pub fn event(&self) -> PrivacyEvent {
         PrivacyEvent::Gaussian {
@@ -110,12 +114,6 @@ impl Gaussian {
     /// The standard deviation of the noise of one cell, in lattice steps (not refined).
     pub fn standard_deviation(&self) -> f64 {
         self.variance.as_f64().sqrt()
-    }
-
-    /// One noisy cell, in refined steps.
-    pub(crate) fn add<S: BitSource>(&self, exact: i128, source: &mut S) -> Result<i128, NoiseError> {
-        let noise = discrete_gaussian(source, self.refined_variance)?;
-        refined(exact, self.refinement).checked_add(noise).ok_or(NoiseError::OutOfRange)
     }
 }
 

@@ -1,10 +1,9 @@
 //! The discrete Laplace mechanism.
 
 use dither_core::{Epsilon, L1Sensitivity, PrivacyEvent, Ratio};
-use dither_noise::{BitSource, NoiseError, discrete_laplace, laplace_quantile};
+use dither_noise::laplace_quantile;
 
 use crate::error::MechanismError;
-use crate::saturate::refined;
 
 /// Discrete Laplace noise on every cell of a vector of integers.
 ///
@@ -90,11 +89,5 @@ impl Laplace {
     /// The variance is 2q/(1 − q)² for q = exp(−1/scale), which is 1/(2 sinh²(1/2·scale)).
     pub fn standard_deviation(&self) -> f64 {
         1.0 / (std::f64::consts::SQRT_2 * (0.5 / self.scale.as_f64()).sinh())
-    }
-
-    /// One noisy cell.
-    pub(crate) fn add<S: BitSource>(&self, exact: i128, source: &mut S) -> Result<i128, NoiseError> {
-        let noise = discrete_laplace(source, self.scale)?;
-        refined(exact, 0).checked_add(noise).ok_or(NoiseError::OutOfRange)
     }
 }

@@ -30,6 +30,7 @@ mod noisy_max;
 mod permute_and_flip;
 mod plan;
 mod randomized_response;
+mod sampler;
 mod saturate;
 mod selection;
 mod sparse_vector;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::gaussian::Gaussian;
 use crate::laplace::Laplace;
+use crate::sampler::Samplers;
 use crate::threshold::Threshold;
 
 /// The whole private step of a query: which rows are kept, and noise on every cell of them.
@@ -97,13 +98,6 @@ impl Noise {
             Self::Gaussian(gaussian) => gaussian.standard_deviation(),
         }
     }
-
-    pub(crate) fn add<S: BitSource>(&self, exact: i128, source: &mut S) -> Result<i128, NoiseError> {
-        match self {
-            Self::Laplace(laplace) => laplace.add(exact, source),
-            Self::Gaussian(gaussian) => gaussian.add(exact, source),
-        }
-    }
 }
 
 /// What is computed from the rows, exactly. Its debug form shows nothing.
@@ -193,15 +187,19 @@ impl TableMechanism {
         columns: &[Noise],
         source: &mut S,
     ) -> Result<NoisyTable, NoiseError> {
+        let samplers = Samplers::new(columns);
+        let rule = match &self.keys {
+            KeyRule::Public => None,
+            KeyRule::Threshold(threshold) => Some((threshold, threshold.sampler())),
+        };
         let mut rows = Vec::new();
         for ExactRow { key, values, units } in exact.rows {
-            let kept = match &self.keys {
-                KeyRule::Public => true,
-                KeyRule::Threshold(threshold) => threshold.admits(units, source)?,
+            let kept = match &rule {
+                None => true,
+                Some((threshold, sampler)) => threshold.admits(units, sampler, source)?,
             };
             if kept {
-                let noisy = columns.iter().zip(values).map(|(noise, exact)| noise.add(exact, source));
-                rows.push(NoisyRow { key, values: noisy.collect::<Result<_, _>>()? });
+                rows.push(NoisyRow { key, values: samplers.add(&values, source)? });
             }
         }
         Ok(NoisyTable { rows })

@@ -3,10 +3,12 @@
 use std::num::NonZeroU32;
 
 use dither_core::{Delta, Epsilon, L1Sensitivity, Neighbors, PrivacyEvent, Ratio};
-use dither_noise::{BitSource, NoiseError, discrete_laplace, first_integer, laplace_tail};
+use dither_noise::{BitSource, NoiseError, first_integer, laplace_tail};
 
 use crate::error::MechanismError;
 use crate::laplace::Laplace;
+use crate::sampler::Sampler;
+use crate::table::Noise;
 
 /// Lets a key through when the noisy number of its distinct units reaches a threshold.
 ///
@@ -110,11 +112,19 @@ impl Threshold {
         PrivacyEvent::Composed(vec![self.noise.event(), PrivacyEvent::Threshold { delta: self.delta }])
     }
 
+    /// What the noise on the numbers of units is drawn from.
+    pub(crate) fn sampler(&self) -> Sampler {
+        Sampler::new(Noise::Laplace(self.noise))
+    }
+
     /// Whether a key of so many distinct units is let through, this time.
-    pub(crate) fn admits<S: BitSource>(&self, units: i64, source: &mut S) -> Result<bool, NoiseError> {
-        let noise = discrete_laplace(source, self.noise.scale())?;
-        let noisy = i128::from(units).checked_add(noise).ok_or(NoiseError::OutOfRange)?;
-        Ok(noisy >= self.threshold)
+    pub(crate) fn admits<S: BitSource>(
+        &self,
+        units: i64,
+        sampler: &Sampler,
+        source: &mut S,
+    ) -> Result<bool, NoiseError> {
+        Ok(sampler.add(units.into(), source)? >= self.threshold)
     }
 }
 

@@ -3,11 +3,12 @@
 use dither_core::{
     Epsilon, GateError, L1Sensitivity, L2Sensitivity, Mechanism, OpenGate, PrivacyEvent, Ratio, Sensitive, hazmat,
 };
-use dither_noise::{BitSource, NoiseError, NoiseSource};
+use dither_noise::{BitSource, NoiseSource};
 
 use crate::error::MechanismError;
 use crate::gaussian::Gaussian;
 use crate::laplace::Laplace;
+use crate::sampler::Samplers;
 use crate::selection::ExactVector;
 use crate::table::Noise;
 
@@ -118,8 +119,13 @@ impl VectorNoise {
         if exact.values.len() != self.noises.len() {
             return Err(GateError::Failed);
         }
-        let noisy = self.noises.iter().zip(exact.values).map(|(noise, exact)| noise.add(exact, source));
-        noisy.collect::<Result<_, NoiseError>>().map_err(|_| GateError::Failed)
+        // So many tables take 32 MiB.
+        const AT_ONCE: usize = 256;
+        let mut noisy = Vec::with_capacity(exact.values.len());
+        for (noises, values) in self.noises.chunks(AT_ONCE).zip(exact.values.chunks(AT_ONCE)) {
+            noisy.extend(Samplers::new(noises).add(values, source).map_err(|_| GateError::Failed)?);
+        }
+        Ok(noisy)
     }
 }
 

@@ -19,8 +19,8 @@ fn rule(count: u32, loss: &str, failure: &str) -> Threshold {
 
 /// How many of so many keys with one unit each are let through.
 fn singletons(rule: &Threshold, keys: u64) -> u64 {
-    let mut source = Seeded::new(20);
-    (0..keys).filter(|_| rule.admits(1, &mut source).unwrap()).count() as u64
+    let (mut source, sampler) = (Seeded::new(20), rule.sampler());
+    (0..keys).filter(|_| rule.admits(1, &sampler, &mut source).unwrap()).count() as u64
 }
 
 #[test]
@@ -69,18 +69,19 @@ fn sq_02_the_threshold_is_the_smallest_sound_integer() {
 #[test]
 fn sq_02_a_noisy_count_below_the_threshold_is_not_released() {
     let rule = rule(1, "0.1", "1e-6");
+    let sampler = rule.sampler();
     for seed in 0..1_000 {
-        let noise = discrete_laplace(&mut Seeded::new(seed), rule.noise().scale()).unwrap();
+        let noise = sampler.add(0, &mut Seeded::new(seed)).unwrap();
         let reaching = i64::try_from(rule.threshold() - noise).unwrap();
-        assert!(rule.admits(reaching, &mut Seeded::new(seed)).unwrap());
-        assert!(!rule.admits(reaching - 1, &mut Seeded::new(seed)).unwrap());
+        assert!(rule.admits(reaching, &sampler, &mut Seeded::new(seed)).unwrap());
+        assert!(!rule.admits(reaching - 1, &sampler, &mut Seeded::new(seed)).unwrap());
     }
 }
 
 /// How many of so many units have at least one of their own keys let through.
 fn exposed(rule: &Threshold, keys_per_unit: u32, units: u64) -> u64 {
-    let mut source = Seeded::new(22);
-    let mut any = || (0..keys_per_unit).fold(false, |any, _| rule.admits(1, &mut source).unwrap() | any);
+    let (mut source, sampler) = (Seeded::new(22), rule.sampler());
+    let mut any = || (0..keys_per_unit).fold(false, |any, _| rule.admits(1, &sampler, &mut source).unwrap() | any);
     (0..units).filter(|_| any()).count() as u64
 }
 
