@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dither_core::{GateError, Neighbors, PrivacyEvent};
+use dither_core::{GateError, Measurement, Mechanism, Neighbors, PrivacyEvent, RequestId};
 use dither_testing::neighbours::refuted;
 use dither_testing::{FALSE_ALARM, StubBytes};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// Good or broken randomness, as one type.
 enum Bits {
-    Good(Seeded),
+    Good(Box<Seeded>),
     Broken(Stub),
 }
 
@@ -47,6 +47,11 @@ struct Case {
     fixed_width: bool,
 }
 
+/// What a ledger is asked to charge.
+fn charged<M: Mechanism + Clone>(mechanism: &M) -> PrivacyEvent {
+    Measurement::new(mechanism.clone(), RequestId::digest([b"any".as_slice()])).event()
+}
+
 fn exact(values: &[i128]) -> ExactVector {
     ExactVector { values: values.to_vec() }
 }
@@ -70,7 +75,7 @@ fn seen(table: NoisyTable, limit: i128) -> String {
 
 fn table(noise: Noise, limit: i128) -> (PrivacyEvent, Run) {
     let mechanism = column(noise, KeyRule::Public);
-    let event = dither_core::Mechanism::event(&mechanism);
+    let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
         let rows = vec![ExactRow { key: Vec::new(), values: values.to_vec(), units: 1 }];
         mechanism.add_noise(ExactTable { rows }, bits).map(|table| seen(table, limit))
@@ -84,7 +89,7 @@ fn threshold(loss: &str) -> (PrivacyEvent, Run) {
     let rule =
         Threshold::for_epsilon(groups(1), Neighbors::AddOrRemoveUnit, epsilon("1"), delta.parse().unwrap()).unwrap();
     let mechanism = TableMechanism { blocks: Vec::new(), keys: KeyRule::Threshold(rule) };
-    let event = dither_core::Mechanism::event(&mechanism);
+    let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
         let rows = values.iter().filter(|&&units| units > 0);
         let rows = rows.map(|&units| row("a", &[], i64::try_from(units).unwrap_or(i64::MAX))).collect();
@@ -112,6 +117,7 @@ fn gaussian_vector(loss: &str) -> (PrivacyEvent, Run) {
     let noise = VectorNoise::gaussian(&[1, 4], variance).unwrap();
     let event = noise.event();
     let samplers = Samplers::new(noise.noises());
+    let event = charged(&noise);
     let run = move |values: &[i128], bits: &mut Bits| {
         let noisy = samplers.add(values, bits).map_err(|_| GateError::Failed)?;
         // With variances of 5 and 20: Δ/σ² is 1/5 in both coordinates; the losses at (1, 4) and at (0, 0) are N(±½, 1).
@@ -140,7 +146,7 @@ fn cases() -> Vec<Case> {
             "exponential mechanism",
             |loss| {
                 let mechanism = ExponentialMechanism::new(selection(2, loss));
-                (mechanism.event(), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
+                (charged(&mechanism), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
             },
             range(),
             [&[0, 0], &[-1, 1]],
@@ -150,7 +156,7 @@ fn cases() -> Vec<Case> {
             "permute and flip",
             |loss| {
                 let mechanism = PermuteAndFlip::new(selection(2, loss));
-                (mechanism.event(), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
+                (charged(&mechanism), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
             },
             pure(),
             [&[0, 0], &[-1, 1]],
@@ -160,7 +166,7 @@ fn cases() -> Vec<Case> {
             "noisy max, exponential",
             |loss| {
                 let mechanism = NoisyMax::new(selection(2, loss), MaxNoise::Exponential);
-                (mechanism.event(), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
+                (charged(&mechanism), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
             },
             pure(),
             [&[1, 0], &[2, -1]],
@@ -170,7 +176,7 @@ fn cases() -> Vec<Case> {
             "noisy max, Laplace",
             |loss| {
                 let mechanism = NoisyMax::new(selection(2, loss), MaxNoise::Laplace);
-                (mechanism.event(), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
+                (charged(&mechanism), Box::new(move |u, bits| mechanism.choose(exact(u), bits).map(|i| i.to_string())))
             },
             pure(),
             [&[1, 0], &[2, -1]],
@@ -182,7 +188,10 @@ fn cases() -> Vec<Case> {
                 "top k",
                 |loss| {
                     let mechanism = TopK::new(selection(4, loss), groups(2)).unwrap();
-                    (mechanism.event(), Box::new(move |u, bits| Ok(format!("{:?}", mechanism.choose(exact(u), bits)?))))
+                    (
+                        charged(&mechanism),
+                        Box::new(move |u, bits| Ok(format!("{:?}", mechanism.choose(exact(u), bits)?))),
+                    )
                 },
                 PrivacyEvent::Composed(vec![range(), range()]),
                 [&[0, 0, 0, 0], &[-1, -1, 1, 1]],
@@ -194,7 +203,7 @@ fn cases() -> Vec<Case> {
             |loss| {
                 let sensitivity = MaxSensitivity::new(1);
                 let mechanism = SparseVector::new(groups(6), sensitivity, 0, groups(1), epsilon(loss)).unwrap();
-                (mechanism.event(), Box::new(move |q, bits| Ok(format!("{:?}", mechanism.compare(exact(q), bits)?))))
+                (charged(&mechanism), Box::new(move |q, bits| Ok(format!("{:?}", mechanism.compare(exact(q), bits)?))))
             },
             pure(),
             [&[0, 0, 0, 0, 0, 0], &[1, 1, 1, 1, 1, -1]],
@@ -206,7 +215,7 @@ fn cases() -> Vec<Case> {
                 let mechanism = Staircase::new(L1Sensitivity::new(3), 2, epsilon(loss)).unwrap();
                 let run =
                     move |x: &[i128], bits: &mut Bits| Ok((mechanism.add(&exact(x), bits)?.abs() < 2).to_string());
-                (mechanism.event(), Box::new(run))
+                (charged(&mechanism), Box::new(run))
             },
             pure(),
             [&[0], &[3]],
@@ -217,6 +226,7 @@ fn cases() -> Vec<Case> {
             |loss| {
                 let noise = VectorNoise::laplace(&[1, 8], epsilon(loss)).unwrap();
                 let (event, samplers) = (noise.event(), Samplers::new(noise.noises()));
+                let event = charged(&noise);
                 let run = move |x: &[i128], bits: &mut Bits| {
                     let noisy = samplers.add(x, bits).map_err(|_| GateError::Failed)?;
                     Ok(noisy.iter().all(|&y| y <= 0).to_string())
@@ -288,7 +298,7 @@ fn cases() -> Vec<Case> {
 
 /// How often each answer is seen.
 fn counts(run: &Run, values: &[i128], seed: u64, draws: u64) -> BTreeMap<String, u64> {
-    let mut bits = Bits::Good(Seeded::new(seed));
+    let mut bits = Bits::Good(Box::new(Seeded::new(seed)));
     let mut counts = BTreeMap::new();
     for _ in 0..draws {
         *counts.entry(run(values, &mut bits).unwrap()).or_default() += 1;
@@ -343,7 +353,7 @@ fn fp_08_every_mechanism_ends_or_fails_closed_with_a_broken_generator() {
 fn se_02_every_mechanism_answers_for_the_largest_and_the_smallest_integers() {
     for case in cases() {
         let (run, width) = ((case.make)("1").1, case.neighbours[1].len());
-        let mut bits = Bits::Good(Seeded::new(42));
+        let mut bits = Bits::Good(Box::new(Seeded::new(42)));
         for value in [i128::MIN, i128::MIN + 1, -1, 0, 1, i128::MAX - 1, i128::MAX] {
             for others in [i128::MIN, 0, i128::MAX] {
                 let mut values = vec![others; width];
@@ -360,7 +370,7 @@ fn every_mechanism_has_one_error_for_every_wrong_width() {
         let (run, width) = ((case.make)("1").1, case.neighbours[0].len());
         for wrong in [0, width - 1, width + 1, 100] {
             if wrong != width {
-                let answer = run(&vec![0; wrong], &mut Bits::Good(Seeded::new(43)));
+                let answer = run(&vec![0; wrong], &mut Bits::Good(Box::new(Seeded::new(43))));
                 assert_eq!(answer, Err(GateError::Failed), "{}: {wrong}", case.name);
             }
         }

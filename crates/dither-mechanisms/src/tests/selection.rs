@@ -26,6 +26,8 @@ fn exact(values: &[i128]) -> ExactVector {
     ExactVector { values: values.to_vec() }
 }
 
+type Choose<'a> = &'a dyn Fn(ExactVector, &mut Seeded) -> usize;
+
 /// How often each candidate is chosen.
 fn chosen(candidates: usize, draws: u64, mut choose: impl FnMut() -> usize) -> Vec<u64> {
     let mut counts = vec![0; candidates];
@@ -161,7 +163,7 @@ fn fp_14_error_quantiles_of_choices_cover_the_worst_utilities() {
     let candidates = 10;
     let selection = monotone(candidates, "0.5");
     for probability in [0.5, 0.9, 0.99] {
-        let mechanisms: [(&str, Option<u128>, &dyn Fn(ExactVector, &mut Seeded) -> usize); 4] = [
+        let mechanisms: [(&str, Option<u128>, Choose); 4] = [
             ("EM", ExponentialMechanism::new(selection).error_quantile(probability), &|u, source| {
                 ExponentialMechanism::new(selection).choose(u, source).unwrap()
             }),

@@ -163,7 +163,7 @@ fn fp_05_the_sparse_vector_fits_its_exact_law() {
         outputs.iter().map(|output| probability(&queries, output, threshold, query)).collect()
     };
     assert_eq!(check_events(&counts, &pmf(threshold, query), draws, FALSE_ALARM), Ok(()));
-    assert!(check_events(&counts, &pmf(threshold * 1.1, query), draws, FALSE_ALARM).is_err());
+    assert!(check_events(&counts, &pmf(threshold * 1.05, query), draws, FALSE_ALARM).is_err());
     assert!(check_events(&counts, &pmf(threshold, query * 1.05), draws, FALSE_ALARM).is_err());
 }
 
