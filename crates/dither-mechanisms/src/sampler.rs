@@ -1,25 +1,43 @@
 //! Noise that is drawn many times: from a table, in a time that does not tell how large it is.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use dither_noise::{BitSource, NoiseError, NoiseTable, discrete_gaussian, discrete_laplace};
 
 use crate::saturate::refined;
 use crate::table::Noise;
 
 /// A noise, ready to be drawn.
+#[derive(Clone)]
 pub(crate) struct Sampler {
     noise: Noise,
     /// None for noise so wide that no table holds it.
-    table: Option<NoiseTable>,
+    table: Option<Arc<NoiseTable>>,
 }
 
+/// The samplers that were made last: a table takes a tenth of a millisecond and depends on public parameters alone.
+static RECENT: Mutex<VecDeque<Sampler>> = Mutex::new(VecDeque::new());
+
+/// So many tables take 8 MiB.
+const KEPT: usize = 64;
+
 impl Sampler {
-    /// Makes the table, which takes a tenth of a millisecond.
+    /// Finds the table of this noise, or makes it.
     pub fn new(noise: Noise) -> Self {
+        let recent = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = recent().iter().find(|sampler| sampler.noise == noise) {
+            return known.clone();
+        }
         let table = match &noise {
             Noise::Laplace(laplace) => NoiseTable::laplace(laplace.scale()),
             Noise::Gaussian(gaussian) => NoiseTable::gaussian(gaussian.refined_variance()),
         };
-        Self { noise, table: table.ok() }
+        let sampler = Self { noise, table: table.ok().map(Arc::new) };
+        let mut recent = recent();
+        recent.truncate(KEPT - 1);
+        recent.push_front(sampler.clone());
+        sampler
     }
 
     /// One noisy cell, in refined steps.

@@ -7,7 +7,6 @@ use dither_testing::neighbours::refuted;
 use dither_testing::{FALSE_ALARM, StubBytes};
 
 use super::*;
-use crate::sampler::Samplers;
 use crate::{
     ExactVector, ExponentialMechanism, MaxNoise, MaxSensitivity, NoisyMax, NoisyTable, PermuteAndFlip,
     RandomizedResponse, Selection, SparseVector, Staircase, Threshold, TopK, UnaryEncoding, VectorNoise,
@@ -115,11 +114,9 @@ fn gaussian_vector(loss: &str) -> (PrivacyEvent, Run) {
     let per_mille = 1_000.0 * loss.parse::<f64>().unwrap();
     let variance = Ratio::new(1_000_000, (per_mille * per_mille) as u128).unwrap();
     let noise = VectorNoise::gaussian(&[1, 4], variance).unwrap();
-    let event = noise.event();
-    let samplers = Samplers::new(noise.noises());
     let event = charged(&noise);
     let run = move |values: &[i128], bits: &mut Bits| {
-        let noisy = samplers.add(values, bits).map_err(|_| GateError::Failed)?;
+        let noisy = noise.add(exact(values), bits)?;
         // With variances of 5 and 20: Δ/σ² is 1/5 in both coordinates; the losses at (1, 4) and at (0, 0) are N(±½, 1).
         let steps = noise.noises().iter().map(|each| (1u128 << each.refinement()) as f64);
         let sum: f64 = noisy.iter().zip(steps).map(|(&y, step)| y as f64 / step).sum();
@@ -225,11 +222,9 @@ fn cases() -> Vec<Case> {
             "Laplace noise on a vector",
             |loss| {
                 let noise = VectorNoise::laplace(&[1, 8], epsilon(loss)).unwrap();
-                let (event, samplers) = (noise.event(), Samplers::new(noise.noises()));
                 let event = charged(&noise);
                 let run = move |x: &[i128], bits: &mut Bits| {
-                    let noisy = samplers.add(x, bits).map_err(|_| GateError::Failed)?;
-                    Ok(noisy.iter().all(|&y| y <= 0).to_string())
+                    Ok(noise.add(exact(x), bits)?.iter().all(|&y| y <= 0).to_string())
                 };
                 (event, Box::new(run))
             },

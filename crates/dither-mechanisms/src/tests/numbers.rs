@@ -7,7 +7,6 @@ use dither_testing::fit::check_events;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sampler::Samplers;
 use crate::{ExactVector, MechanismError, Staircase, VectorNoise};
 
 fn staircase(width: u128, loss: &str) -> Staircase {
@@ -196,12 +195,12 @@ fn fp_14_each_coordinate_has_its_own_error_and_its_quantile_covers() {
         VectorNoise::laplace(&[1, 100], epsilon("1")).unwrap(),
         VectorNoise::gaussian(&[1, 100], Ratio::new(4, 1).unwrap()).unwrap(),
     ] {
-        let (mut source, samplers) = (Seeded::new(81), Samplers::new(noise.noises()));
+        let mut source = Seeded::new(81);
         let limits = [0, 1].map(|i: usize| noise.noises()[i].error_quantile(0.95).unwrap());
         assert!(limits[0] < limits[1] / 3.0, "{limits:?}");
         let mut covered = [0; 2];
         for _ in 0..draws {
-            let answer = samplers.add(&[7, -7], &mut source).unwrap();
+            let answer = noise.add(ExactVector { values: vec![7, -7] }, &mut source).unwrap();
             for (i, exact) in [7.0, -7.0].into_iter().enumerate() {
                 let step = (1u128 << noise.noises()[i].refinement()) as f64;
                 covered[i] += u64::from((answer[i] as f64 / step - exact).abs() <= limits[i]);
