@@ -1,7 +1,7 @@
 //! Composition and amplification theorems for (ε, δ), as the textbooks state them.
 //!
 //! They need nothing but ε and δ of the parts, and are looser than an accountant that knows the mechanisms:
-//! [`rdp::Curve`](crate::rdp::Curve) for most, [`gaussian`](crate::gaussian) for Gaussian noise. All hold under the
+//! [`Curve`](crate::rdp::Curve) for most, [`gaussian`] for Gaussian noise. All hold under the
 //! neighbour relation of the parts, unless they say otherwise.
 
 use crate::error::AccountingError;
@@ -264,7 +264,7 @@ pub fn base(epsilon: f64, rate: f64) -> Option<f64> {
 
 /// The textbook σ/Δ₂ of Gaussian noise, √(2 ln(1.25/δ))/ε, rounded up.
 ///
-/// [`gaussian::calibrate`](crate::gaussian::calibrate) is exact, has no such range, and asks for less noise.
+/// [`gaussian::calibrate`] is exact, has no such range, and asks for less noise.
 ///
 /// # Errors
 /// [`AccountingError::OutOfRange`] unless 0 < ε ≤ 1 and 0 < δ < 1: at ε = 10 and δ = 10⁻⁶ the formula gives too little.
@@ -286,7 +286,7 @@ pub fn textbook_gaussian(epsilon: f64, delta: f64) -> Result<f64, AccountingErro
 
 /// The folklore σ/Δ₂ for `count` rounds of Gaussian noise on all of the data, √(2T ln(1/δ))/ε, rounded up.
 ///
-/// [`gaussian::calibrate`](crate::gaussian::calibrate) divided into √T is exact and asks for less noise. No formula of this
+/// [`gaussian::calibrate`] divided into √T is exact and asks for less noise. No formula of this
 /// kind knows about sampling.
 ///
 /// # Errors

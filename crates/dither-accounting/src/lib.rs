@@ -8,12 +8,17 @@
 //! Amounts are integers, nano-units of ε and units of 10⁻¹⁸ of δ. Floats appear in between only, and are
 //! rounded towards more loss.
 //!
+//! A training run or a plan is an [`Event`] with parameters that are real numbers. [`rdp::Curve`] prices every kind of it,
+//! sampling included, [`zcdp::Concentrated`] and [`gdp::mu`] those that have a ρ or a μ; [`composition`] has the theorems
+//! of the textbooks. [`EventDocument`] and [`dp_event`] write events down. An accountant that does not cover an event
+//! says so; none guesses.
+//!
 //! # What this crate does not do
-//! It sees no data, draws no noise, stores nothing. It knows no sampling, so it prices no training run yet, and
-//! no numerical composition (PLD): many small Laplace events are priced by Rényi, which is valid and not exact.
+//! It sees no data, draws no noise, stores nothing. A ledger's own price is still that of [`Cost`], in integers.
 //!
 //! # Where to start
-//! [`Cost::of`] for a price, [`Filter::admit`] for the gate, [`calibrate::gaussian_variance`] for noise.
+//! [`Cost::of`] for a price, [`Filter::admit`] for the gate, [`calibrate::gaussian_variance`] for noise;
+//! [`rdp::Curve::of`] for a training run, [`calibrate::noise_multiplier`] for its noise.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

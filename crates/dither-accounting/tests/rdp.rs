@@ -551,3 +551,46 @@ fn neighbours_of_a_poisson_sample_matter() {
     assert!((loss(ReplaceUnit) / (0.01 * 1f64.exp_m1()).ln_1p() - 1.0).abs() < 1e-9);
     assert!(loss(AddOrRemoveUnit) < loss(ReplaceUnit) / 90.0);
 }
+
+/// The rows of a table of `reference/make.py`.
+fn table<const COLUMNS: usize>(text: &str) -> Vec<[f64; COLUMNS]> {
+    let numbers = |line: &str| -> Vec<f64> { line.split(' ').map(|number| number.parse().unwrap()).collect() };
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| numbers(line).try_into().unwrap()).collect()
+}
+
+#[test]
+fn ac_08_sampled_gaussian_noise_is_never_below_and_close() {
+    let rows = table::<4>(include_str!("reference/sampled_gaussian.txt"));
+    let broken = |shrink: f64| {
+        let sound = |[rate, sigma, alpha, exact]: &[f64; 4]| {
+            let claimed = curve(&sampled(*rate, gaussian_event(*sigma))).at(*alpha) * shrink;
+            claimed >= *exact && claimed <= exact * (1.0 + 1e-8)
+        };
+        rows.iter().filter(|row| !sound(row)).count()
+    };
+    assert_eq!(broken(1.0), 0);
+    // Control: one part in ten million is noticed in every row.
+    assert_eq!(broken(1.0 - 1e-7), rows.len());
+}
+
+#[test]
+fn ac_08_laplace_noise_is_never_below_and_close() {
+    for [multiplier, alpha, exact] in table(include_str!("reference/renyi_laplace.txt")) {
+        let claimed = rdp::laplace(multiplier, alpha);
+        assert!(claimed >= exact && claimed <= exact * (1.0 + 1e-6), "{multiplier} {alpha}: {claimed} {exact}");
+        // A lattice of a billionth of the scale does not show.
+        let lattice = rdp::discrete_laplace(1_000_000_000, multiplier * 1e9, alpha);
+        assert!((lattice / exact - 1.0).abs() < 1e-6, "{multiplier} {alpha}: {lattice} {exact}");
+    }
+}
+
+#[test]
+fn ac_08_delta_at_an_epsilon_is_never_below_and_close() {
+    for [rho, epsilon, exact] in table(include_str!("reference/renyi_delta.txt")) {
+        if exact < 1e-300 {
+            continue;
+        }
+        let claimed = rdp::delta(|alpha| rho * alpha, epsilon);
+        assert!(claimed >= exact && claimed <= exact * (1.0 + 1e-5), "{rho} {epsilon}: {claimed:e} {exact:e}");
+    }
+}

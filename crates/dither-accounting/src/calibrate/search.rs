@@ -27,7 +27,7 @@ pub fn noise_multiplier(epsilon: f64, epsilon_of: impl Fn(f64) -> f64) -> Option
     smallest(-20, 40, |multiplier| epsilon_of(multiplier) <= epsilon)
 }
 
-/// The largest number of rounds at which `epsilon_of` is at most `epsilon`; zero if one is too many.
+/// The largest number of rounds below 2⁶⁴ − 1 at which `epsilon_of` is at most `epsilon`; zero if one is too many.
 ///
 /// `epsilon_of` is any accountant: the ε of so many rounds, at the δ of the caller. It should grow with the number.
 ///
@@ -45,7 +45,7 @@ pub fn rounds(epsilon: f64, epsilon_of: impl Fn(u64) -> f64) -> u64 {
     let Some(power) = (0..64).take_while(|&power| fits(1 << power)).last() else { return 0 };
     let mut low = 1u64 << power;
     // The first number that may not fit; beyond the last power of two there is none to try.
-    let mut high = low.checked_mul(2).unwrap_or(u64::MAX);
+    let mut high = low.saturating_mul(2);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         *(if fits(middle) { &mut low } else { &mut high }) = middle;

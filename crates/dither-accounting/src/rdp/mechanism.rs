@@ -1,6 +1,6 @@
 //! The Rényi loss of single mechanisms at one order.
 
-use crate::round::{ln, ln_1p, up};
+use crate::round::{exp, ln, ln_1p, up};
 
 use super::pure;
 
@@ -23,8 +23,7 @@ use super::pure;
 /// # References
 /// Mironov, *Rényi Differential Privacy*, 2017, Proposition 6 and Table II.
 pub fn laplace(noise_multiplier: f64, alpha: f64) -> f64 {
-    // In the limit of a fine lattice, tanh(t/2)/tanh((2α−1)t/2) is 1/(2α−1).
-    two_sided(1.0 / noise_multiplier, alpha, |order| 1.0 / (2.0 * order - 1.0))
+    two_sided(1.0 / noise_multiplier, alpha, |order| order / (2.0 * order + 1.0))
 }
 
 /// The Rényi loss of order `alpha` > 1 of discrete Laplace noise P(x) ∝ exp(−|x|/`scale`), rounded up.
@@ -49,23 +48,23 @@ pub fn discrete_laplace(sensitivity: u64, scale: f64, alpha: f64) -> f64 {
     if sensitivity == 0 {
         return 0.0;
     }
-    let half_tanh = |x: f64| -libm::expm1(-x) / (1.0 + libm::exp(-x));
     let step = 1.0 / scale;
     two_sided(sensitivity as f64 * step, alpha, |order| {
-        let (near, far) = (half_tanh(step), half_tanh((2.0 * order - 1.0) * step));
+        // (1 − τ)/2, without the cancellation: e^(−a)/(1 + e^(−a))·(1 − e^(−2(α−1)a))/(1 − e^(−(2α−1)a)).
+        let (near, far) = (-libm::expm1(-2.0 * order * step), -libm::expm1(-(2.0 * order + 1.0) * step));
         // Below the range of floats the lattice does not show.
-        if far > 0.0 { (near / far).min(1.0) } else { 1.0 / (2.0 * order - 1.0) }
+        if near > 0.0 { near / far * exp(-step) / (1.0 + exp(-step)) } else { order / (2.0 * order + 1.0) }
     })
 }
 
-/// loss + ln(1 − w + w·e^(−(2α−1)·loss))/(α−1), with w = (1 − τ)/2.
-fn two_sided(loss: f64, alpha: f64, tau: impl Fn(f64) -> f64) -> f64 {
+/// loss + ln(1 − w + w·e^(−(2α−1)·loss))/(α−1), the weight w a function of α − 1.
+fn two_sided(loss: f64, alpha: f64, weight: impl Fn(f64) -> f64) -> f64 {
     if !(loss.is_finite() && alpha < f64::INFINITY) {
         return pure(loss, alpha);
     }
     let alpha = alpha.max(1.0 + f64::EPSILON);
-    let weight = (1.0 - tau(alpha)) / 2.0;
-    let saved = -ln_1p(weight * libm::expm1(-(2.0 * alpha - 1.0) * loss)) / (alpha - 1.0);
+    let order = alpha - 1.0;
+    let saved = -ln_1p(weight(order) * libm::expm1(-(2.0 * alpha - 1.0) * loss)) / order;
     // The difference cancels where α·loss is small, down to α·loss²/2. There the pure bound is as good.
     let exact = loss - saved + 1e-14 * (loss + saved);
     if exact.is_nan() { pure(loss, alpha) } else { up(exact.max(0.0)).min(pure(loss, alpha)) }
@@ -96,9 +95,9 @@ pub fn randomized_response(epsilon: f64, values: u64, alpha: f64) -> f64 {
     let alpha = alpha.max(1.0 + f64::EPSILON);
     let (long, short) = (alpha * epsilon, (alpha - 1.0) * epsilon);
     let sides = -libm::expm1(-long) * -libm::expm1(-short);
-    let rest = ln_1p((values.max(2) - 1) as f64 * libm::exp(-epsilon));
+    let rest = ln_1p((values.max(2) - 1) as f64 * exp(-epsilon));
     let log_excess = short + ln(sides) - rest;
-    let moment = if log_excess < 600.0 { ln_1p(libm::exp(log_excess)) } else { log_excess + 1e-200 };
+    let moment = if log_excess < 600.0 { ln_1p(exp(log_excess)) } else { log_excess + 1e-200 };
     let exact = up(moment / (alpha - 1.0));
     if exact.is_nan() { bound } else { exact.min(bound) }
 }
