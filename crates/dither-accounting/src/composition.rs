@@ -18,7 +18,7 @@ pub struct Loss {
 }
 
 /// More mechanisms than this are not composed one loss at a time.
-const MAX_COUNT: u64 = 100_000_000;
+const MAX_COUNT: u64 = 1_000_000;
 
 /// The sums of all ε and of all δ, rounded up.
 ///
@@ -136,7 +136,7 @@ pub fn heterogeneous(parts: &[Loss], slack: f64) -> Result<Loss, AccountingError
 /// The smallest δ at which `count` mechanisms of the same loss are (`total`, δ)-private, rounded up.
 ///
 /// # Errors
-/// [`AccountingError::OutOfRange`] for more than 10⁸ mechanisms or a loss that is not finite.
+/// [`AccountingError::OutOfRange`] for more than a million mechanisms or a loss that is not finite.
 ///
 /// # Privacy
 /// Holds for mechanisms chosen adaptively, with `count` and their loss fixed in advance. Nothing smaller holds for all
@@ -155,7 +155,7 @@ pub fn heterogeneous(parts: &[Loss], slack: f64) -> Result<Loss, AccountingError
 pub fn optimal_delta(part: Loss, count: u64, total: f64) -> Result<f64, AccountingError> {
     let range = AccountingError::OutOfRange {
         formula: "optimal composition",
-        range: "at most 100 million mechanisms of finite, not negative loss",
+        range: "at most a million mechanisms of finite, not negative loss",
     };
     let valid = part.epsilon >= 0.0 && part.epsilon.is_finite() && (0.0..=1.0).contains(&part.delta);
     if !(valid && count <= MAX_COUNT && total >= 0.0) {

@@ -34,7 +34,7 @@ use crate::round::{sqrt, up};
 /// ```
 ///
 /// # References
-/// Dong, Roth and Su, *Gaussian Differential Privacy*, 2022, Theorem 1 and Corollary 2. Balle and Wang, *Improving the
+/// Dong, Roth and Su, *Gaussian Differential Privacy*, 2022, Theorem 2.7 and Corollary 3.3. Balle and Wang, *Improving the
 /// Gaussian Mechanism for Differential Privacy*, 2018, Theorem 8, for (ε, δ).
 pub fn mu(event: &Event, neighbors: Neighbors) -> Result<f64, AccountingError> {
     event.validate()?;

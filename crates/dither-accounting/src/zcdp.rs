@@ -39,7 +39,7 @@ impl Concentrated {
     /// ```
     ///
     /// # References
-    /// Bun and Steinke 2016, Lemma 1.7; Cesar and Rogers 2021, Lemma 3.4, for bounded range; [`pure`] for the rest.
+    /// Bun and Steinke 2016, Lemma 1.7; [`rdp::bounded_range`] and [`pure`] for the rest.
     pub fn of(event: &Event, neighbors: Neighbors) -> Result<Self, AccountingError> {
         let curve = Curve::of(event, neighbors)?;
         let rho = rdp::concentrated(&curve);
@@ -53,6 +53,12 @@ impl Concentrated {
     ///
     /// # Privacy
     /// The event is (result, δ)-private.
+    ///
+    /// ```
+    /// use dither_accounting::zcdp::Concentrated;
+    /// let keys = Concentrated { rho: 0.0, delta_outside: 1e-7 };
+    /// assert_eq!((keys.epsilon(1e-7), keys.epsilon(1e-8)), (0.0, f64::INFINITY));
+    /// ```
     ///
     /// # References
     /// Canonne, Kamath and Steinke 2020, Proposition 12 and Corollary 13.

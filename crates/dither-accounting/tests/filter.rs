@@ -321,13 +321,13 @@ fn ac_15_an_odometer_may_be_read_at_any_time() {
     for delta in ["0.5", "0.1", "0.01"] {
         let odometer = Odometer { delta: delta.parse().unwrap() };
         let shown = |spent: &Spent| odometer.epsilon_nanos(spent).unwrap() as f64 / 1e9 + 1e-9;
-        let reached = exceeded(Spent::default(), 0.0, &costs, &shown, 8);
+        let reached = exceeded(Spent::default(), 0.0, &costs, &shown, 7);
         assert!(reached <= delta.parse().unwrap(), "{delta}: {reached}");
     }
     // Control: the conversion for a fixed length, or none, is exceeded by an adversary that stops at the right time.
     let order = ORDERS.iter().position(|&order| order == 2.0).unwrap();
     let bare = |spent: &Spent| spent.renyi_nanos[order] as f64 / 1e9;
-    assert!(exceeded(Spent::default(), 0.0, &costs, &bare, 8) > 0.5);
+    assert!(exceeded(Spent::default(), 0.0, &costs, &bare, 7) > 0.5);
     // Without a δ it is the sum of pure losses; thresholds are outside.
     let none = Odometer { delta: Delta::ZERO };
     let spent = costs.iter().fold(Spent::default(), |spent, cost| spent.plus(cost).unwrap());

@@ -121,6 +121,15 @@ impl ConcentratedFilter {
     }
 
     /// The largest charge that still fits.
+    ///
+    /// ```
+    /// use dither_accounting::{ConcentratedFilter, ConcentratedLoss};
+    /// use dither_core::{Budget, Delta};
+    /// let budget = Budget { epsilon: "1".parse().unwrap(), delta: "1e-6".parse().unwrap() };
+    /// let filter = ConcentratedFilter::new(budget, Delta::ZERO).unwrap();
+    /// let all = filter.remaining(ConcentratedLoss::default());
+    /// assert_eq!(filter.remaining(all), ConcentratedLoss::default());
+    /// ```
     pub fn remaining(&self, spent: ConcentratedLoss) -> ConcentratedLoss {
         ConcentratedLoss {
             rho_picos: self.cap.rho_picos.saturating_sub(spent.rho_picos),

@@ -51,7 +51,7 @@ enum Loss {
     /// A mechanism of its own kind, which is one of four.
     Single(Event),
     /// On a Poisson sample, under add/remove.
-    Poisson { rate: f64, inner: Box<Loss>, moments: Option<Moments> },
+    Poisson { rate: f64, inner: Box<Loss>, moments: Moments },
     /// On a Poisson sample, a unit being replaced.
     PoissonReplaced { rate: f64, inner: Box<Loss> },
     /// On a sample of a fixed size, a unit being replaced.
@@ -85,7 +85,7 @@ impl Curve {
     ///
     /// # References
     /// Mironov, Talwar and Zhang, *Rényi Differential Privacy of the Sampled Gaussian Mechanism*, 2019, Theorems 4 and
-    /// 5; Zhu and Wang, *Poisson Subsampled Rényi Differential Privacy*, 2019, Theorem 6, for the moments; Wang, Balle
+    /// 5; Zhu and Wang, *Poisson Subsampled Rényi Differential Privacy*, 2019, for the moments; Wang, Balle
     /// and Kasiviswanathan 2019, Theorem 9, for a fixed size; Balle, Barthe and Gaboardi, *Privacy Amplification by
     /// Subsampling*, 2018, Theorems 8 and 9, for pure losses and δ.
     pub fn of(event: &Event, neighbors: Neighbors) -> Result<Self, AccountingError> {
@@ -95,6 +95,14 @@ impl Curve {
     }
 
     /// The loss of order `alpha` > 1, rounded up; at infinity the pure loss. It may be infinite, and is never NaN.
+    ///
+    /// ```
+    /// use dither_accounting::{Event, rdp::Curve};
+    /// use dither_core::Neighbors;
+    /// let event = Event::PoissonSampled { rate: 0.01, event: Box::new(Event::Gaussian { noise_multiplier: 1.1 }) };
+    /// let curve = Curve::of(&event, Neighbors::AddOrRemoveUnit).unwrap();
+    /// assert!((curve.at(2.0) / 1.285101e-4 - 1.0).abs() < 1e-6 && curve.at(1.5) < curve.at(2.0));
+    /// ```
     pub fn at(&self, alpha: f64) -> f64 {
         self.loss.at(alpha)
     }
@@ -108,6 +116,13 @@ impl Curve {
     ///
     /// # Privacy
     /// The event is (result, δ)-private.
+    ///
+    /// ```
+    /// use dither_accounting::{Event, rdp::Curve};
+    /// use dither_core::Neighbors;
+    /// let curve = Curve::of(&Event::Laplace { noise_multiplier: 4.0 }, Neighbors::AddOrRemoveUnit).unwrap();
+    /// assert_eq!(curve.epsilon(0.0), 0.25);
+    /// ```
     ///
     /// # References
     /// Canonne, Kamath and Steinke 2020, Proposition 12.
@@ -131,6 +146,13 @@ impl Curve {
     ///
     /// # Privacy
     /// The event is (ε, result)-private.
+    ///
+    /// ```
+    /// use dither_accounting::{Event, rdp::Curve};
+    /// use dither_core::Neighbors;
+    /// let curve = Curve::of(&Event::Gaussian { noise_multiplier: 1.0 }, Neighbors::AddOrRemoveUnit).unwrap();
+    /// assert!((curve.delta(4.7286) / 1e-5 - 1.0).abs() < 1e-3);
+    /// ```
     ///
     /// # References
     /// Canonne, Kamath and Steinke 2020, Proposition 12.
@@ -220,7 +242,7 @@ fn poisson(rate: f64, inner: Loss, neighbors: Neighbors) -> Loss {
             Loss::Poisson { rate: up(rate * within).min(1.0), inner, moments }
         }
         inner => {
-            let moments = Some(Moments::of(|alpha| inner.at(alpha)));
+            let moments = Moments::of(|alpha| inner.at(alpha));
             Loss::Poisson { rate, inner: Box::new(inner), moments }
         }
     }
@@ -250,7 +272,7 @@ impl Loss {
                 Event::RandomizedResponse { epsilon, values } => randomized_response(*epsilon, *values, alpha),
                 _ => f64::INFINITY,
             },
-            Self::Poisson { rate, inner, moments } => inner.poisson(*rate, moments.as_ref(), alpha),
+            Self::Poisson { rate, inner, moments } => inner.poisson(*rate, moments, alpha),
             Self::PoissonReplaced { rate, inner } => match inner.at(alpha) {
                 loss if alpha.is_finite() => sampled::shared_part(*rate, loss, alpha),
                 loss => loss,
@@ -273,7 +295,7 @@ impl Loss {
     }
 
     /// The loss of this mechanism on a Poisson sample, the larger of both directions.
-    fn poisson(&self, rate: f64, moments: Option<&Moments>, alpha: f64) -> f64 {
+    fn poisson(&self, rate: f64, moments: &Moments, alpha: f64) -> f64 {
         // A mechanism of pure loss ε is no worse than randomised response, which stays so when it is sampled.
         let amplified = sampled::pure(rate, self.at(f64::INFINITY));
         let bound = if alpha.is_finite() { pure(amplified, alpha).min(self.at(alpha)) } else { return amplified };
@@ -282,7 +304,7 @@ impl Loss {
         {
             return exact.min(bound);
         }
-        let Some(with) = moments.and_then(|moments| moments.poisson(rate, alpha)) else { return bound };
+        let Some(with) = moments.poisson(rate, alpha) else { return bound };
         if self.is_symmetric() {
             return with.min(bound);
         }
