@@ -136,7 +136,7 @@ impl Curve {
         }
         // The difference of two floats of this size.
         let left = (left - 1e-15 * delta).max(0.0);
-        if left == 0.0 || self.at(2.0) == 0.0 {
+        if left == 0.0 {
             return self.at(f64::INFINITY);
         }
         super::epsilon(|alpha| self.at(alpha), left).min(self.at(f64::INFINITY))

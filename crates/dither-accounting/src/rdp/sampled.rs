@@ -109,7 +109,7 @@ pub(super) fn gaussian(rate: f64, sigma: f64, alpha: f64) -> Option<f64> {
 fn finish(log_excess: f64, alpha: f64) -> Option<f64> {
     let excess = log_excess + 1e-12 + 1e-13 * alpha.min(1e4);
     let loss = up(log_one_plus(excess)) / (alpha - 1.0);
-    (!loss.is_nan()).then(|| up(loss))
+    (!loss.is_nan()).then(|| up(loss).max(f64::MIN_POSITIVE))
 }
 
 /// The moments of a mechanism at integer orders, to sample it.
@@ -148,7 +148,7 @@ impl Moments {
         let low = moment(floor as u32);
         let log = if above == 0.0 { low } else { (1.0 - above) * low + above * moment(floor as u32 + 1) };
         let loss = up(log) / (alpha - 1.0);
-        (!loss.is_nan()).then(|| up(loss))
+        (!loss.is_nan()).then(|| up(loss).max(f64::MIN_POSITIVE))
     }
 
     fn log_binomial(&self, n: u32, k: u32) -> f64 {
