@@ -408,6 +408,41 @@ fn a_starter_policy_takes_the_types_of_a_parquet_file() {
     open(table, &policy.base_dir, &Arc::default()).unwrap();
 }
 
+#[test]
+fn a_file_in_utf_16_is_to_be_converted_first() {
+    let folder = folder("utf_16");
+    for (name, mark) in [("le.csv", b"\xFF\xFE"), ("be.csv", b"\xFE\xFF")] {
+        write(&folder, name, &[mark.as_slice(), b"a\0,\0b\0\n\0"].concat());
+        let error = starter(folder.join(name)).unwrap_err();
+        let hint = error.hint().unwrap();
+        assert!(error.code() == "source-encoding" && hint.contains("iconv -f UTF-16 -t UTF-8"), "{error}\n{hint}");
+    }
+}
+
+/// One row that ends in the middle of a character changes a count, a sum and a number of units by itself at most.
+#[tokio::test]
+async fn sq_24_a_broken_row_counts_as_one_row_in_every_multi_byte_encoding() {
+    let folder = folder("broken_row");
+    let base = |range: std::ops::Range<u32>| range.map(|n| format!("{n},x,30\n")).collect::<String>();
+    let columns = "id = { type = \"text\" }\nword = { type = \"text\" }\nn = { type = \"integer\" }";
+    let tails: [&[u8]; 7] = [b"\x81", b"\xA1", b"\xFE", b"\x81\x30", b"\x81\x30\x81", b"\x8F\xA1", b"\x1B$B"];
+    for label in ["utf-8", "gbk", "gb18030", "big5", "euc-jp", "shift_jis", "euc-kr"] {
+        for tail in tails {
+            let odd = [b"500,", tail, b",5", tail, b"\n"].concat();
+            write(
+                &folder,
+                "a.csv",
+                &[b"id,word,n\n", base(0..250).as_bytes(), &odd, base(250..500).as_bytes()].concat(),
+            );
+            let table = table("a.csv", columns, &format!("[tables.t.csv]\nencoding = {label:?}"));
+            let row = one(&table, &folder, "SELECT count(*), sum(n), count(DISTINCT id), count(word) FROM t").await;
+            let [count, sum, units, words] = [0, 1, 2, 3].map(|index| row[index].parse::<i64>().unwrap());
+            assert_eq!((count, units), (501, 501), "{label} {tail:?}");
+            assert!((15_000..=15_005).contains(&sum) && (500..=501).contains(&words), "{label} {tail:?} {row:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]

@@ -117,8 +117,10 @@ fn check_unit(table: &TablePolicy) -> Result<(), (&'static str, Problem)> {
 }
 
 fn check_csv(csv: &CsvPolicy, kind: Kind) -> Result<(), (&'static str, Problem)> {
-    if encoding_rs::Encoding::for_label_no_replacement(csv.encoding.as_bytes()).is_none() {
-        return Err(("encoding", Problem::Encoding { label: csv.encoding.clone() }));
+    if crate::source::file::encoding(&csv.encoding).is_none() {
+        let label = csv.encoding.clone();
+        let known = encoding_rs::Encoding::for_label_no_replacement(label.as_bytes()).is_some();
+        return Err(("encoding", if known { Problem::EncodingState { label } } else { Problem::Encoding { label } }));
     }
     // A letter, digit, or line end as a delimiter is a slip of the pen; so is one that opens quotes.
     let usable = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && !matches!(c, '\n' | '\r' | '\0');

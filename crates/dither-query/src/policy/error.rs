@@ -219,6 +219,12 @@ pub enum Problem {
         /// The label.
         label: String,
     },
+    /// An encoding in which one row decides how the rows behind it are read.
+    #[error("is `{label}`, in which one broken row changes how the rows of others are read")]
+    EncodingState {
+        /// The label.
+        label: String,
+    },
     /// A delimiter, quote, or separator that cannot be one.
     #[error("is `{}`, which cannot be used here", character.escape_default())]
     Character {
@@ -249,7 +255,7 @@ impl Problem {
             Self::Number { .. } => "policy-number",
             Self::KeyType { .. } | Self::KeyTwice { .. } | Self::KeyRange { .. } => "policy-keys",
             Self::Format { .. } => "policy-format",
-            Self::Encoding { .. } => "policy-encoding",
+            Self::Encoding { .. } | Self::EncodingState { .. } => "policy-encoding",
             Self::Character { .. } => "policy-character",
             Self::Source { .. } => "policy-source",
         }
@@ -279,6 +285,7 @@ impl Problem {
             Self::Format { .. } => "write a format such as \"%d/%m/%Y %H:%M\"".into(),
             Self::Excludes { other } => format!("keep one of it and `{other}`"),
             Self::Encoding { .. } => "write a WHATWG label such as utf-8, gbk, gb18030, big5, windows-1252".into(),
+            Self::EncodingState { label } => convert_first(label),
             Self::Character { .. } => {
                 "write one ASCII character, and different ones for different purposes; no letter, digit or line end"
                     .into()
@@ -289,6 +296,13 @@ impl Problem {
             }
         }
     }
+}
+
+/// How a file is brought into an encoding that can be read.
+pub(crate) fn convert_first(label: &str) -> String {
+    let name = label.trim().to_ascii_uppercase();
+    let name = if name.starts_with("UTF-16") { "UTF-16".into() } else { name };
+    format!("convert the file first, with `iconv -f {name} -t UTF-8`, and write encoding = \"utf-8\"")
 }
 
 /// The type of a column with its article.

@@ -44,6 +44,11 @@ pub fn starter(path: impl AsRef<Path>) -> Result<String, PolicyError> {
 
 fn read_header(path: &Path, usual: char, compression: Compression) -> Result<Header, SourceError> {
     let bytes = source::first_line(path, compression)?;
+    if let Some((encoding, _)) = encoding_rs::Encoding::for_bom(&bytes)
+        && !encoding.is_ascii_compatible()
+    {
+        return Err(SourceError::Encoding { path: path.to_owned(), encoding: encoding.name() });
+    }
     let (text, encoding) = decode(&bytes);
     let line = text.trim_end_matches(['\r', '\n', '\u{FFFD}']);
     let candidates = [usual, ',', ';', '\t', '|'];
@@ -58,15 +63,7 @@ fn read_header(path: &Path, usual: char, compression: Compression) -> Result<Hea
 
 /// The text of a header and the encoding that it seems to have. The steward has the last word.
 fn decode(bytes: &[u8]) -> (String, &'static str) {
-    if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(bytes) {
-        let (text, _) = encoding.decode_without_bom_handling(&bytes[mark..]);
-        let label = match encoding.name() {
-            "UTF-16LE" => "utf-16le",
-            "UTF-16BE" => "utf-16be",
-            _ => "utf-8",
-        };
-        return (text.into_owned(), label);
-    }
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     for (encoding, label) in [(encoding_rs::UTF_8, "utf-8"), (encoding_rs::GB18030, "gb18030")] {
         if let Some(text) = encoding.decode_without_bom_handling_and_without_replacement(bytes) {
             return (text.into_owned(), label);

@@ -19,6 +19,7 @@ use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Key, Lattice, Neig
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use error::convert_first;
 pub use error::{Place, PolicyError, Problem};
 pub use init::starter;
 pub(crate) use load::nearest;

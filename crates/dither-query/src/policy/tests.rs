@@ -75,6 +75,29 @@ fn unknown_keys_are_refused_with_the_nearest_name_and_place() {
 }
 
 #[test]
+fn sq_24_an_encoding_with_a_memory_is_refused() {
+    let csv = |label: &str| {
+        good().replace(
+            "[tables.visits.columns]",
+            &format!("[tables.visits.csv]\nencoding = {label:?}\n[tables.visits.columns]"),
+        )
+    };
+    for (label, from) in
+        [("utf-16le", "UTF-16 "), ("UTF-16BE", "UTF-16 "), ("utf-16", "UTF-16 "), ("iso-2022-jp", "ISO-2022-JP ")]
+    {
+        assert_refused(
+            &csv(label),
+            "policy-encoding",
+            &["rows of others", &format!("iconv -f {from}-t UTF-8"), "line 12"],
+        );
+    }
+    assert_refused(&csv("replacement"), "policy-encoding", &["no known encoding"]);
+    for label in ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc-kr", "windows-1252", "latin1"] {
+        assert!(load(&csv(label)).is_ok(), "{label}");
+    }
+}
+
+#[test]
 fn a_caret_points_below_wide_characters() {
     let (_, message) = refusal(&with_column(r#""年龄" = { type = "integer", bounds = [9, 1] }"#));
     let lines: Vec<&str> = message.lines().collect();

@@ -17,7 +17,6 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use encoding_rs::Encoding;
 
 use super::cell::Reader;
 use super::file::{self, Decoded};
@@ -62,7 +61,7 @@ pub(super) fn open(
 fn rows(csv: &CsvPolicy, path: &Path, file: File, progress: Arc<Progress>) -> io::Result<(Rows, Vec<String>)> {
     let unsupported = || io::Error::from(io::ErrorKind::Unsupported);
     let Some(Kind::Text { delimiter, compression }) = Kind::of(path) else { return Err(unsupported()) };
-    let encoding = Encoding::for_label_no_replacement(csv.encoding.as_bytes()).ok_or_else(unsupported)?;
+    let encoding = file::encoding(&csv.encoding).ok_or_else(unsupported)?;
     let byte = |character: char| u8::try_from(character).map_err(|_| unsupported());
     let text = Decoded::new(file::decompress(file, compression, progress)?, encoding);
     let rows = Lexer::new(text, byte(csv.delimiter.unwrap_or(delimiter))?, byte(csv.quote)?);

@@ -35,6 +35,14 @@ pub enum SourceError {
         /// The path.
         path: PathBuf,
     },
+    /// The text file is in an encoding in which one row decides how the rows behind it are read.
+    #[error("{path} is in {encoding}, in which one broken row changes how the rows of others are read")]
+    Encoding {
+        /// The path.
+        path: PathBuf,
+        /// The name of the encoding.
+        encoding: &'static str,
+    },
     /// A declared column that the file does not have.
     #[error("the column `{column}` is not in {path}")]
     MissingColumn {
@@ -81,6 +89,7 @@ impl Explain for SourceError {
             Self::NotAFile { .. } => "source-not-a-file",
             Self::Open { .. } => "source-unreadable",
             Self::NoHeader { .. } => "source-header",
+            Self::Encoding { .. } => "source-encoding",
             Self::MissingColumn { .. } => "source-missing-column",
             Self::RepeatedColumn { .. } => "source-repeated-column",
             Self::ColumnType { .. } => "source-column-type",
@@ -97,6 +106,7 @@ impl Explain for SourceError {
             Self::NoHeader { .. } => {
                 Some("the first line must name the columns; check `encoding` and `delimiter`".into())
             }
+            Self::Encoding { encoding, .. } => Some(crate::policy::convert_first(encoding)),
             Self::MissingColumn { nearest: Some(nearest), .. } => Some(format!("set `name_in_source` to `{nearest}`?")),
             Self::MissingColumn { .. } => {
                 Some("remove the column or set its `name_in_source`; check `encoding` and `delimiter`".into())

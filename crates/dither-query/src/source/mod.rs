@@ -19,7 +19,7 @@
 mod cell;
 mod delimited;
 mod error;
-mod file;
+pub(crate) mod file;
 pub(crate) mod lexer;
 mod parquet;
 
