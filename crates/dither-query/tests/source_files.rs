@@ -380,6 +380,7 @@ fn a_starter_policy_loads_only_after_the_decisions() {
     let path = folder.join("my visits.csv.gz");
     let text = starter(&path).unwrap();
     assert!(!text.contains("1,2") && text.contains("gb18030"), "{text}");
+    assert!(text.contains("line break") && text.contains("Parquet"), "{text}");
     let undecided = |text: &str| Policy::from_toml(text, &folder).map_err(|error| (error.code(), error.to_string()));
     let (code, message) = undecided(&text).unwrap_err();
     assert!(code == "policy-undecided" && message.contains("`budget.epsilon`"), "{message}");

@@ -81,6 +81,8 @@ fn csv_settings(header: &Header, usual: char) -> String {
         text,
         "# How the whole file is encoded; only its header was looked at. Common: utf-8, gbk, windows-1252.\n\
          encoding = \"{}\"\n\
+         # If a cell can contain a line break, rows of one person can pass for rows of others, and no setting prevents it:\n\
+         # export the table without line breaks, or as Parquet.\n\
          # The words that stand for a missing value, besides the empty cell.\n\
          # null = [\"NA\", \"?\"]",
         header.encoding

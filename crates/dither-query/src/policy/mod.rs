@@ -171,7 +171,7 @@ pub struct CsvPolicy {
     /// The character around cells that contain delimiters.
     pub quote: char,
     /// Whether a quoted cell may contain line breaks. Only for files whose writer is known to close every quote: a
-    /// quote that stays open takes in the rows of others.
+    /// quote that stays open takes in the rows of others. Without it, a line break in a cell makes further rows.
     pub multiline: bool,
     /// The encoding by its WHATWG label: `utf-8`, `gbk`, `windows-1252`, …
     pub encoding: String,
