@@ -758,3 +758,47 @@ fn sq_27_keys_come_in_one_order_whatever_that_of_the_rows() {
     rows.sort();
     assert_eq!(order(&rows), forwards);
 }
+
+/// A copy of the ledger's file alone must hold everything that was charged, whatever became of the command.
+#[test]
+fn every_command_leaves_the_ledger_in_one_file() {
+    let clinic = Clinic::with("");
+    clinic.write(
+        "report.toml",
+        "policy = \"policy.toml\"\ntitle = \"t\"\nbudget = { epsilon = 0.1, delta = 0 }\n[[question]]\nid = \"n\"\n\
+         title = \"n\"\nsql = \"SELECT COUNT(*) AS r FROM visits\"\n",
+    );
+    let alone = |what: &str| {
+        for log in ["ledger.db-wal", "ledger.db-shm"] {
+            assert!(!clinic.path(log).exists(), "{log} after {what}");
+        }
+    };
+    for n in 0..12 {
+        let sql = format!("SELECT COUNT(*) AS n{n} FROM visits");
+        // From the eleventh on the budget refuses.
+        clinic.query(&sql, &["-e", "0.1"]);
+        alone("query");
+        let copy = tempfile::tempdir().unwrap();
+        fs::copy(clinic.path("ledger.db"), copy.path().join("ledger.db")).unwrap();
+        fs::copy(clinic.path("policy.toml"), copy.path().join("policy.toml")).unwrap();
+        let shown = stdout(&dither(copy.path(), &["ledger", "show", "-p", "policy.toml"]));
+        assert_eq!(shown.matches("charge   clinic").count(), (n + 1).min(10), "{shown}");
+    }
+    for command in [
+        &["plan", "-p", "policy.toml", "SELECT COUNT(*) FROM visits", "-e", "0.1"][..],
+        &["report", "report.toml"],
+        &["report", "report.toml", "--plan"],
+        &["ledger", "show", "-p", "policy.toml"],
+        &["ledger", "verify", "-p", "policy.toml"],
+        &["ledger", "verify", "-p", "policy.toml", "--receipt", "1:00"],
+        &["ledger", "export", "-p", "policy.toml"],
+        &["ledger", "amend", "-p", "policy.toml", "--steward", "Ada", "--steward", "Grace"],
+        &["query", "-p", "policy.toml", "SELECT COUNT(*) FROM visits", "-e", "0.4", "--scope", "research"],
+    ] {
+        clinic.run(command);
+        alone(command[0]);
+    }
+    clinic.write("policy.toml", &POLICY.replace("epsilon = 1\n", "epsilon = 2\n"));
+    assert!(!clinic.query("SELECT COUNT(*) AS m FROM visits", &["-e", "0.1"]).status.success());
+    alone("a refused declaration");
+}

@@ -43,8 +43,10 @@ impl Store {
         let options = options(path)?;
         // One connection by hand first: a pool would retry a broken file until its timeout.
         let mut connection = AnyConnection::connect_with(&options).await?;
-        let id = check(&mut connection, path).await?;
-        connection.close().await?;
+        let id = check(&mut connection, path).await;
+        let closed = connection.close().await;
+        let id = id?;
+        closed?;
         Ok(Self {
             id,
             clock: now,

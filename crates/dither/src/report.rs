@@ -206,7 +206,7 @@ impl Session {
                 Ok((question.title.clone(), explanation))
             })
             .collect::<Result<_, Error>>()?;
-        let (remaining, remaining_after) = self.before_and_after(&cost).await?;
+        let (remaining, remaining_after, _) = self.before_and_after(&cost, None).await?;
         Ok(ReportPreview { questions, charged: Amounts::from(&cost), remaining, remaining_after })
     }
 
@@ -223,8 +223,11 @@ impl Session {
         let ledger = self.ledger().await?;
         let label = format!("report: {}", spec.title);
         let asked = Asked { plans: &plans, tables, delta: spec.budget.delta, key: None, label };
-        let (release, repeated) = self.release(&ledger, asked).await?;
-        let (charged, remaining) = (Amounts::from(&cost), self.remaining(&ledger).await?);
+        let released = self.release(&ledger, asked).await;
+        let (remaining, head) = (self.remaining(&ledger).await, ledger.head().await);
+        ledger.close().await;
+        let (release, repeated) = released?;
+        let (charged, remaining, head) = (Amounts::from(&cost), remaining?, head?);
         let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
         let mut sections = Vec::new();
         for ((question, plan), noisy) in spec.questions.iter().zip(&plans).zip(release.value()) {
@@ -272,7 +275,7 @@ impl Session {
             guarantees: guarantees(&plans, spec.budget.delta),
             total,
             charged: loss(charged),
-            head: ledger.head().await?,
+            head,
             receipt,
             policy: self.policy().fingerprint(),
             versions: vec![Version { name: "dither".into(), version: crate::VERSION.into() }],

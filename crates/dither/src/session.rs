@@ -136,17 +136,18 @@ impl Session {
         Arc::clone(&self.progress)
     }
 
-    /// Opens the ledger, makes it if there is none, and declares the limits of the policy.
-    ///
-    /// # Errors
-    /// A ledger that cannot be opened, or limits above those in force.
-    pub async fn ledger(&self) -> Result<Ledger, Error> {
+    /// Opens the ledger, makes it if there is none, and declares the limits of the policy. Whoever calls this closes it.
+    pub(crate) async fn ledger(&self) -> Result<Ledger, Error> {
+        let limits = self.limits()?;
         let ledger = Ledger::open(&self.ledger_path).await?;
-        ledger.declare(&self.limits()?).await?;
-        Ok(ledger)
+        let declared = ledger.declare(&limits).await;
+        if declared.is_err() {
+            ledger.close().await;
+        }
+        Ok(declared.map(|()| ledger)?)
     }
 
-    /// The ledger if there is one already.
+    /// The ledger if there is one already. [`Ledger::close`] it after use, so that everything is in the one file.
     ///
     /// # Errors
     /// A ledger that cannot be read.
@@ -203,12 +204,8 @@ impl Session {
         self.rehearse(&plan, &request.sql).await?;
         let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
         let explanation = plan.explain(self.reference_delta()).map_err(|r| Error::refused(r, &request.sql))?;
-        let (remaining, remaining_after) = self.before_and_after(&cost).await?;
         let id = self.request_id(std::slice::from_ref(&plan), plan.delta);
-        let answered_before = match self.existing_ledger().await? {
-            Some(ledger) => ledger.answer_bytes(id).await?.is_some(),
-            None => false,
-        };
+        let (remaining, remaining_after, answered_before) = self.before_and_after(&cost, Some(id)).await?;
         Ok(Preview { sql: request.sql.clone(), plan: explanation, remaining, remaining_after, answered_before })
     }
 
@@ -260,20 +257,34 @@ impl Session {
         let tables = self.open_tables(&plans)?;
         let ledger = self.ledger().await?;
         let asked = Asked { plans: &plans, tables, delta, key, label: request.sql.clone() };
-        let (release, repeated) = self.release(&ledger, asked).await?;
+        let released = self.release(&ledger, asked).await;
+        let remaining = self.remaining(&ledger).await;
+        ledger.close().await;
+        let (release, repeated) = released?;
         let [plan] = &plans;
         let noisy = release.value().first().ok_or(dither_core::GateError::Failed)?;
         let answer = dither_query::release::answer(plan, noisy).await.map_err(|r| Error::refused(r, &request.sql))?;
-        let remaining = ledger.remaining(&self.scope).await?.into();
         let receipt = release.receipt().clone();
-        Ok(Answered { answer, charged: Amounts::from(&cost), remaining, receipt, repeated })
+        Ok(Answered { answer, charged: Amounts::from(&cost), remaining: remaining?, receipt, repeated })
     }
 
-    /// What is left before and after a cost, in the tightest scope.
-    pub(crate) async fn before_and_after(&self, cost: &Cost) -> Result<(Amounts, Option<Amounts>), Error> {
-        let known = match self.existing_ledger().await? {
-            Some(ledger) => ledger.scopes().await?,
-            None => Vec::new(),
+    /// What is left before and after a cost, in the tightest scope, and whether a request was answered already.
+    pub(crate) async fn before_and_after(
+        &self,
+        cost: &Cost,
+        request: Option<RequestId>,
+    ) -> Result<(Amounts, Option<Amounts>, bool), Error> {
+        let (known, answered) = match self.existing_ledger().await? {
+            Some(ledger) => {
+                let scopes = ledger.scopes().await;
+                let answered = match request {
+                    Some(request) => ledger.answer_bytes(request).await.map(|answer| answer.is_some()),
+                    None => Ok(false),
+                };
+                ledger.close().await;
+                (scopes?, answered?)
+            }
+            None => (Vec::new(), false),
         };
         let lineage: Vec<ScopePath> = self.scope.lineage().collect();
         let mut before: Option<Remaining> = None;
@@ -292,7 +303,7 @@ impl Session {
             });
         }
         let zero = Remaining { epsilon_nanos: 0, delta_attos: 0 };
-        Ok((before.unwrap_or(zero).into(), after.flatten().map(Amounts::from)))
+        Ok((before.unwrap_or(zero).into(), after.flatten().map(Amounts::from), answered))
     }
 
     /// What is left in the scope of the session.

@@ -1,64 +1,66 @@
 //! `dither ledger`: the budget, its history, and whether it holds.
 
+use std::fmt::Write;
+
 use anyhow::Context;
 use dither::{Amounts, Ledger, Receipt, Session};
 use dither_ledger::{Entry, Record};
 
-use crate::args::{Amend, Ledger as Command, LedgerCommand, LedgerPath, Verify};
+use crate::args::{Amend, Ledger as Command, LedgerCommand, Verify};
 use crate::output;
 
 /// Shows, verifies, exports or amends a ledger.
 pub async fn run(command: &Command) -> anyhow::Result<()> {
-    match &command.command {
-        LedgerCommand::Show(path) => show(path).await,
-        LedgerCommand::Verify(command) => verify(command).await,
-        LedgerCommand::Export(path) => {
-            let mut bytes = Vec::new();
-            open(path).await?.export(&mut bytes).await.map_err(dither::Error::from)?;
-            output::write(None, &bytes)
-        }
-        LedgerCommand::Amend(command) => amend(command).await,
-    }
-}
-
-async fn open(path: &LedgerPath) -> anyhow::Result<Ledger> {
-    let session = Session::open(&path.policy)?;
-    session.existing_ledger().await?.context("there is no ledger yet: nothing was ever charged")
-}
-
-async fn show(path: &LedgerPath) -> anyhow::Result<()> {
+    let path = match &command.command {
+        LedgerCommand::Show(path) | LedgerCommand::Export(path) => path,
+        LedgerCommand::Verify(command) => &command.path,
+        LedgerCommand::Amend(command) => &command.path,
+    };
     let session = Session::open(&path.policy)?;
     let Some(ledger) = session.existing_ledger().await? else {
-        println!("there is no ledger yet: nothing was ever charged");
-        let limit = session.policy().budget.limit();
-        println!("limit of `{}`: ε {}, δ {}", session.policy().dataset, limit.epsilon, limit.delta);
-        return Ok(());
+        let nothing = "there is no ledger yet: nothing was ever charged";
+        anyhow::ensure!(matches!(command.command, LedgerCommand::Show(_)), nothing);
+        let (dataset, limit) = (&session.policy().dataset, session.policy().budget.limit());
+        let text = format!("{nothing}\nlimit of `{dataset}`: ε {}, δ {}\n", limit.epsilon, limit.delta);
+        return output::write(None, text.as_bytes());
     };
+    let text = match &command.command {
+        LedgerCommand::Show(_) => show(&ledger).await,
+        LedgerCommand::Verify(command) => verify(&ledger, command).await,
+        LedgerCommand::Export(_) => export(&ledger).await,
+        LedgerCommand::Amend(command) => amend(&session, &ledger, command).await,
+    };
+    ledger.close().await;
+    output::write(None, text?.as_bytes())
+}
+
+async fn export(ledger: &Ledger) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    ledger.export(&mut bytes).await.map_err(dither::Error::from)?;
+    Ok(String::from_utf8(bytes)?)
+}
+
+async fn show(ledger: &Ledger) -> anyhow::Result<String> {
+    let mut text = String::new();
     for status in ledger.scopes().await.map_err(dither::Error::from)? {
-        let budget = status.limit.budget;
+        let (path, budget) = (&status.limit.path, status.limit.budget);
         let remaining = Amounts::from(status.remaining);
-        println!(
-            "{:<24} limit ε {}, δ {} · left {}",
-            status.limit.path,
-            budget.epsilon,
-            budget.delta,
-            output::amounts(&remaining)
-        );
+        let left = output::amounts(&remaining);
+        let _ = writeln!(text, "{path:<24} limit ε {}, δ {} · left {left}", budget.epsilon, budget.delta);
     }
-    println!();
+    text.push('\n');
     let mut after = 0;
     loop {
         let page = ledger.entries(after, 500).await.map_err(dither::Error::from)?;
         let Some(last) = page.last() else { break };
         after = last.sequence;
-        page.iter().for_each(|entry| println!("{}", line(entry)));
+        page.iter().for_each(|entry| text += &(line(entry) + "\n"));
     }
     let head = ledger.head().await.map_err(dither::Error::from)?;
-    println!("\nhead {}:{}", head.sequence, head.head);
-    println!(
-        "keep the head elsewhere: with it, `dither ledger verify --receipt` detects a ledger that was rolled back"
-    );
-    Ok(())
+    let _ = writeln!(text, "\nhead {}:{}", head.sequence, head.head);
+    text +=
+        "keep the head elsewhere: with it, `dither ledger verify --receipt` detects a ledger that was rolled back\n";
+    Ok(text)
 }
 
 fn line(entry: &Entry) -> String {
@@ -85,12 +87,11 @@ fn line(entry: &Entry) -> String {
     format!("{:>5}  {time}  {what}", entry.sequence)
 }
 
-async fn verify(command: &Verify) -> anyhow::Result<()> {
+async fn verify(ledger: &Ledger, command: &Verify) -> anyhow::Result<String> {
     let seen = command.receipt.as_deref().map(receipt).transpose()?;
-    let verified = open(&command.path).await?.verify(seen.as_ref()).await.map_err(dither::Error::from)?;
-    println!("the chain holds: {} charges, {} answers", verified.charges, verified.answers);
-    println!("head {}:{}", verified.head.sequence, verified.head.head);
-    Ok(())
+    let verified = ledger.verify(seen.as_ref()).await.map_err(dither::Error::from)?;
+    let (charges, answers, head) = (verified.charges, verified.answers, verified.head);
+    Ok(format!("the chain holds: {charges} charges, {answers} answers\nhead {}:{}\n", head.sequence, head.head))
 }
 
 fn receipt(text: &str) -> anyhow::Result<Receipt> {
@@ -99,16 +100,15 @@ fn receipt(text: &str) -> anyhow::Result<Receipt> {
     Ok(Receipt { sequence, head: head.to_owned() })
 }
 
-async fn amend(command: &Amend) -> anyhow::Result<()> {
-    let session = Session::open(&command.path.policy)?;
-    let ledger = open(&command.path).await?;
+async fn amend(session: &Session, ledger: &Ledger, command: &Amend) -> anyhow::Result<String> {
+    let mut text = String::new();
     for limit in session.limits()? {
         let known = ledger.scopes().await.map_err(dither::Error::from)?;
         if known.iter().any(|status| status.limit == limit) {
             continue;
         }
         ledger.amend(&limit, &command.stewards).await.map_err(dither::Error::from)?;
-        println!("{} now has ε {}, δ {}", limit.path, limit.budget.epsilon, limit.budget.delta);
+        let _ = writeln!(text, "{} now has ε {}, δ {}", limit.path, limit.budget.epsilon, limit.budget.delta);
     }
-    Ok(())
+    Ok(text)
 }
