@@ -1,27 +1,73 @@
 //! Writing to the terminal and to files.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use dither::Amounts;
 
 /// Writes to a file, or to standard output without one.
+///
+/// A file is written under another name beside it and renamed, so that a failure leaves the old one whole.
 pub fn write(out: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
     match out {
-        Some(path) => std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display())),
-        None => Ok(std::io::stdout().lock().write_all(bytes)?),
+        Some(path) => replace(path, bytes).with_context(|| format!("cannot write {}", path.display())),
+        None => {
+            let mut terminal = std::io::stdout().lock();
+            terminal.write_all(bytes)?;
+            Ok(terminal.flush()?)
+        }
     }
 }
 
-/// Whether a file can be written there, as far as that shows before anything is charged.
-pub fn check(out: Option<&Path>) -> anyhow::Result<()> {
-    let folder = out.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            anyhow::bail!("there is no folder {}; nothing was charged", folder.display())
-        }
-        _ => Ok(()),
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let target = canonical(path);
+    let known = std::fs::metadata(&target).ok();
+    if known.as_ref().is_some_and(|known| !known.is_file()) {
+        // A pipe or a device cannot be replaced, and holds nothing that could be lost.
+        return std::fs::write(target, bytes);
+    }
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(format!(".new-{}", std::process::id()));
+    let draft = target.with_file_name(name);
+    let written = std::fs::write(&draft, bytes)
+        .and_then(|()| known.map_or(Ok(()), |known| std::fs::set_permissions(&draft, known.permissions())))
+        .and_then(|()| std::fs::rename(&draft, &target));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
+    written
+}
+
+/// Whether a file can be written there, as far as that shows before anything is charged. What a session reads or keeps
+/// is not overwritten.
+pub fn check(out: Option<&Path>, kept: &[PathBuf]) -> anyhow::Result<()> {
+    let Some(out) = out else { return Ok(()) };
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        anyhow::bail!("there is no folder {}; nothing was charged", folder.display());
+    }
+    if out.is_dir() {
+        anyhow::bail!("{} is a folder, not a file; nothing was charged", out.display());
+    }
+    let target = canonical(out);
+    if let Some(kept) = kept.iter().find(|kept| canonical(kept) == target) {
+        let (out, kept) = (out.display(), kept.display());
+        anyhow::bail!("{out} would overwrite {kept}, which is still needed; nothing was charged");
+    }
+    Ok(())
+}
+
+/// The path without links and detours, also of a file that is not there yet.
+fn canonical(path: &Path) -> PathBuf {
+    if let Ok(path) = std::fs::canonicalize(path) {
+        return path;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (std::fs::canonicalize(folder), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
     }
 }
 

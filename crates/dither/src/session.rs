@@ -131,6 +131,18 @@ impl Session {
         &self.policy
     }
 
+    /// The files that the session reads or keeps, and that nothing else may write: the ledger with what lies beside it
+    /// while it is open, and the file of each table.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let beside = |ending: &str| {
+            let mut name = self.ledger_path.clone().into_os_string();
+            name.push(ending);
+            PathBuf::from(name)
+        };
+        let sources = self.policy.tables.values().map(|table| self.policy.base_dir.join(&table.source));
+        ["", "-wal", "-shm", "-journal"].map(beside).into_iter().chain(sources).collect()
+    }
+
     /// How far the reading of a table has come. For the operator only.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)

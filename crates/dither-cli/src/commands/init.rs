@@ -5,9 +5,11 @@ use crate::output;
 
 /// Writes the starter.
 pub fn run(command: &Init) -> anyhow::Result<()> {
+    let out = command.out.as_deref();
+    output::check(out, std::slice::from_ref(&command.file))?;
     let starter = dither_query::policy::starter(&command.file).map_err(dither::Error::from)?;
-    if let Some(path) = command.out.as_deref().filter(|path| path.exists()) {
+    if let Some(path) = out.filter(|path| path.exists()) {
         anyhow::bail!("{} exists already; nothing was written", path.display());
     }
-    output::write(command.out.as_deref(), starter.as_bytes())
+    output::write(out, starter.as_bytes())
 }

@@ -12,8 +12,9 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     if command.format == Format::Parquet && command.out.is_none() {
         anyhow::bail!("parquet is written to a file: add --out answer.parquet");
     }
-    output::check(command.out.as_deref())?;
     let session = session(&command.ask.policy, command.ask.scope.as_deref())?;
+    let kept = [session.files(), vec![command.ask.policy.clone()]].concat();
+    output::check(command.out.as_deref(), &kept)?;
     let request = command.ask.request();
     let work = session.query_with(&request, command.ask.target_error, command.key.clone());
     let answered = progress::shown(session.progress(), work).await?;

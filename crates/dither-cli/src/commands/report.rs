@@ -10,6 +10,9 @@ use crate::args::Report;
 use crate::commands::{plan, session};
 use crate::{output, progress};
 
+/// What is written beside one table for each question.
+const PAGES: [&str; 4] = ["report.html", "report.json", "certificate.html", "certificate.json"];
+
 /// How many rows of an answer fit on a terminal.
 const ROWS_SHOWN: usize = 25;
 
@@ -34,6 +37,11 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
     let beside = command.file.parent().unwrap_or(Path::new(".")).join("out");
     let out = command.out.as_deref().unwrap_or(&beside);
     fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
+    let kept = [session.files(), vec![spec.policy.clone(), command.file.clone()]].concat();
+    let tables = spec.questions.iter().map(|question| format!("{}.csv", question.id));
+    for name in PAGES.into_iter().map(String::from).chain(tables) {
+        output::check(Some(&out.join(name)), &kept)?;
+    }
     let generated = chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string();
     let published = progress::shown(session.progress(), session.report(&spec, &generated)).await?;
     write(out, &published)?;
@@ -58,13 +66,13 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
 fn write(out: &Path, published: &Published) -> anyhow::Result<()> {
     let Published { document, certificate, .. } = published;
     let pretty = |value: &serde_json::Value| serde_json::to_string_pretty(value).map(|text| text + "\n");
-    let files = [
-        ("report.html", dither_report::html::page(document)),
-        ("report.json", pretty(&dither_report::json::document_json(document))?),
-        ("certificate.html", dither_report::certificate::page(certificate)),
-        ("certificate.json", pretty(&dither_report::certificate::json(certificate))?),
+    let texts = [
+        dither_report::html::page(document),
+        pretty(&dither_report::json::document_json(document))?,
+        dither_report::certificate::page(certificate),
+        pretty(&dither_report::certificate::json(certificate))?,
     ];
-    for (name, text) in files {
+    for (name, text) in PAGES.into_iter().zip(texts) {
         output::write(Some(&out.join(name)), text.as_bytes())?;
     }
     for section in &document.sections {
