@@ -839,3 +839,36 @@ fn no_output_overwrites_the_policy_a_source_or_the_ledger() {
     assert!(fs::read_to_string(clinic.path("sub/answer.csv")).unwrap().starts_with("n,"));
     assert_eq!(fs::read_dir(clinic.path("sub")).unwrap().count(), 1);
 }
+
+#[test]
+fn the_id_of_a_question_names_a_file_and_nothing_else() {
+    let clinic = Clinic::with("");
+    let report = |ids: &[&str]| {
+        let question = |(n, id): (usize, &&str)| {
+            format!("[[question]]\nid = {id:?}\ntitle = \"t\"\nsql = \"SELECT COUNT(*) AS r{n} FROM visits\"\n")
+        };
+        let questions: String = ids.iter().enumerate().map(question).collect();
+        let head = "policy = \"policy.toml\"\ntitle = \"t\"\nbudget = { epsilon = 0.1, delta = 0 }\n";
+        clinic.write("report.toml", &format!("{head}{questions}"));
+        clinic.run(&["report", "report.toml"])
+    };
+    let long = "x".repeat(201);
+    for ids in [
+        &["../visits"][..],
+        &[""],
+        &["a/b"],
+        &["a.b"],
+        &["a b"],
+        &["C:x"],
+        &["a\u{1b}"],
+        &[&long],
+        &["n", "N"],
+        &["ä", "Ä"],
+    ] {
+        let output = report(ids);
+        assert!(!output.status.success() && stderr(&output).contains("id `"), "{ids:?}: {}", stderr(&output));
+    }
+    assert!(!clinic.path("ledger.db").exists() && !clinic.path("out").exists(), "something was charged or written");
+    assert!(report(&["各科", "by-ward_2"]).status.success());
+    assert!(clinic.path("out/各科.csv").exists());
+}

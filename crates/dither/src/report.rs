@@ -1,110 +1,29 @@
 //! Reports: several questions under one budget, planned, charged and published together.
 
+mod allot;
+mod spec;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use dither_accounting::Cost;
-use dither_core::{Answer, Budget, Delta, Epsilon, Mechanism, PrivacyEvent};
+use dither_core::{Answer, Delta, Mechanism, PrivacyEvent};
 use dither_mechanisms::{KeyRule, PlanMechanism};
 use dither_query::Refusal;
 use dither_query::error::Code;
-use dither_query::explain::{Accountants, TargetError, solve};
-use dither_query::plan::{Derivation, MechanismChoice, QueryPlan, Shape, price, shape};
+use dither_query::explain::Accountants;
+use dither_query::plan::{Derivation, QueryPlan, shape};
 use dither_query::release::{answer, columns};
 use dither_report::{
-    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot,
-    PrivacyStatement, Section, Share, Step, TableBounds, Version, postprocess,
+    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind,
+    PrivacyStatement, Section, Share, TableBounds, Version, postprocess,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::error::Error;
 use crate::session::{Amounts, Asked, Session};
 
-/// A report file: what to ask, under which budget, and how to show it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReportSpec {
-    /// The policy file, relative to the report file.
-    pub policy: PathBuf,
-    /// The title.
-    pub title: String,
-    /// The language of all words that are not given: `en` or `zh`.
-    #[serde(default)]
-    pub language: Language,
-    /// What the report is about.
-    #[serde(default)]
-    pub summary: String,
-    /// A scope of the policy to charge instead of the data set as a whole.
-    #[serde(default)]
-    pub scope: Option<String>,
-    /// The budget of all questions together.
-    pub budget: Budget,
-    /// The questions.
-    #[serde(rename = "question")]
-    pub questions: Vec<Question>,
-}
-
-/// One question of a report.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Question {
-    /// A short name, unique in the report.
-    pub id: String,
-    /// The heading.
-    pub title: String,
-    /// The SQL.
-    pub sql: String,
-    /// A remark.
-    #[serde(default)]
-    pub note: String,
-    /// Its part of the budget relative to the others; 1 by default.
-    #[serde(default)]
-    pub weight: Option<f64>,
-    /// The error to aim at instead of a weight, as `0.3` or `2%`.
-    #[serde(default)]
-    pub target_error: Option<String>,
-    /// Which noise.
-    #[serde(default)]
-    pub mechanism: MechanismChoice,
-    /// What is done with the answer, in order. All of it is free.
-    #[serde(default)]
-    pub then: Vec<Step>,
-    /// How the answer is drawn.
-    #[serde(default)]
-    pub plot: Option<Plot>,
-}
-
-impl ReportSpec {
-    /// Reads a report file. The policy's path is made relative to where the report lies.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is not a report.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let failed = |message: String, hint: Option<&str>| Error::Report {
-            path: path.to_owned(),
-            message,
-            hint: hint.map(str::to_owned),
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string(), Some("check the path")))?;
-        let mut spec: Self =
-            toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().into(), None))?;
-        if spec.questions.is_empty() {
-            return Err(failed("the report asks nothing".into(), Some("add a [[question]]")));
-        }
-        for (index, question) in spec.questions.iter().enumerate() {
-            if spec.questions[..index].iter().any(|other| other.id == question.id) {
-                return Err(failed(format!("two questions have the id `{}`", question.id), Some("rename one")));
-            }
-            if question.weight.is_some_and(|weight| !(weight.is_finite() && weight > 0.0)) {
-                return Err(failed(format!("the weight of `{}` must be positive", question.id), Some("weight = 1")));
-            }
-        }
-        let folder = path.parent().unwrap_or(Path::new("."));
-        spec.policy = folder.join(&spec.policy);
-        Ok(spec)
-    }
-}
+use allot::{allot, compose};
+pub use spec::{Question, ReportSpec};
 
 /// A published report.
 #[derive(Debug, Clone, PartialEq)]
@@ -333,95 +252,6 @@ async fn check_steps(spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error
         sections.insert(question.id.clone(), Answer { columns, rows: Vec::new() });
     }
     Ok(())
-}
-
-/// The event of all questions, priced together.
-fn compose(plans: &[QueryPlan], delta: Delta) -> Result<Cost, Refusal> {
-    let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
-    Cost::of(&mechanism.event(), delta).map_err(|error| Refusal::new(Code::Range, error.to_string()))
-}
-
-/// Gives every question its share: first those that aim at an error, then the others by weight.
-///
-/// Shares that add up to the budget always fit it. Where the composition of all questions costs less than the sum of
-/// its parts, the shares of the weighted questions grow by a common factor until the whole costs the budget.
-fn allot(spec: &ReportSpec, shapes: &[Shape]) -> Result<Vec<QueryPlan>, Error> {
-    let delta = spec.budget.delta;
-    let users = spec.questions.iter().zip(shapes).filter(|(question, shape)| uses_delta(question, shape)).count();
-    let each = Delta::from_attos(delta.attos() / users.max(1) as u64)?;
-    let delta_of = |question: &Question, shape: &Shape| if uses_delta(question, shape) { each } else { Delta::ZERO };
-    let total = spec.budget.epsilon.nanos();
-    let mut plans: Vec<Option<QueryPlan>> = vec![None; shapes.len()];
-    let mut aimed = 0_u64;
-    for ((question, shape), slot) in spec.questions.iter().zip(shapes).zip(&mut plans) {
-        let Some(target) = &question.target_error else { continue };
-        let refused = |refusal| Error::refused(refusal, &question.sql);
-        let target: TargetError = target.parse().map_err(refused)?;
-        let delta = delta_of(question, shape);
-        let plan = solve(shape, target, delta, question.mechanism, spec.budget.epsilon).map_err(refused)?;
-        aimed = aimed.saturating_add(plan.cost().map_err(refused)?.epsilon_nanos);
-        *slot = Some(plan);
-    }
-    let weights: f64 =
-        spec.questions.iter().zip(&plans).filter(|(_, plan)| plan.is_none()).map(|(q, _)| weight(q)).sum();
-    let left = total.saturating_sub(aimed);
-    if aimed > total || (weights > 0.0 && left == 0) {
-        let needed = aimed as f64 / Epsilon::NANOS as f64;
-        let refusal = Refusal::new(
-            Code::TargetError,
-            format!("the target errors need epsilon {needed}, the budget has {}", spec.budget.epsilon),
-        )
-        .hint("raise the budget of the report, or aim at larger errors");
-        return Err(Error::refused(refusal, ""));
-    }
-    let at = |factor: f64| -> Result<Vec<QueryPlan>, Error> {
-        let mut filled = Vec::new();
-        for ((question, shape), plan) in spec.questions.iter().zip(shapes).zip(&plans) {
-            filled.push(match plan {
-                Some(plan) => plan.clone(),
-                None => {
-                    let nanos = (left as f64 * factor * weight(question) / weights).floor() as u64;
-                    let delta = delta_of(question, shape);
-                    price(shape.clone(), Epsilon::from_nanos(nanos)?, delta, question.mechanism)
-                        .map_err(|refusal| Error::refused(refusal, &question.sql))?
-                }
-            });
-        }
-        Ok(filled)
-    };
-    let fits = |plans: &[QueryPlan]| {
-        compose(plans, delta).is_ok_and(|cost| cost.epsilon_nanos <= total && cost.delta_attos <= delta.attos())
-    };
-    let mut best = at(1.0)?;
-    if !fits(&best) {
-        // A nano-unit of rounding in the parts can push the sum over the edge.
-        best = at(1.0 - 1e-6)?;
-        if !fits(&best) {
-            let refusal = Refusal::new(Code::Range, "the questions do not fit the budget of the report");
-            return Err(Error::refused(refusal.hint("raise the budget of the report"), ""));
-        }
-    }
-    if weights == 0.0 {
-        return Ok(best);
-    }
-    let (mut below, mut above) = (1.0, 8.0);
-    for _ in 0..14 {
-        let factor = f64::midpoint(below, above);
-        match at(factor).ok().filter(|plans| fits(plans)) {
-            Some(plans) => (below, best) = (factor, plans),
-            None => above = factor,
-        }
-    }
-    Ok(best)
-}
-
-fn weight(question: &Question) -> f64 {
-    question.weight.unwrap_or(1.0)
-}
-
-/// Whether a question may use δ: for keys from the data, or for Gaussian noise that was asked for.
-fn uses_delta(question: &Question, shape: &Shape) -> bool {
-    shape.has_private_keys() || question.mechanism != MechanismChoice::Laplace
 }
 
 /// What one question cost by itself, and how it was noised.
