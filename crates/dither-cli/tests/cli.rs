@@ -872,3 +872,38 @@ fn the_id_of_a_question_names_a_file_and_nothing_else() {
     assert!(report(&["各科", "by-ward_2"]).status.success());
     assert!(clinic.path("out/各科.csv").exists());
 }
+
+/// What the contribution bounds drop makes no error smaller: a promise that ignores them would be broken.
+#[test]
+fn a_plan_counts_only_the_rows_that_the_bounds_keep() {
+    let clinic = Clinic::with("");
+    let policy = |public: &str| clinic.write("policy.toml", &POLICY.replace("public = { rows = 1000 }", public));
+    let plan = |sql: &str| {
+        let plan = json(&clinic.run(&["plan", "-p", "policy.toml", sql, "-e", "0.5", "--json"]));
+        let output = &plan["plan"]["outputs"][0];
+        let error = output["expected_error"].as_f64().unwrap();
+        (error, output["expected_error_percent"].as_f64(), output["assumption"].as_str().unwrap_or_default().to_owned())
+    };
+    let (mean, count, wards) = (
+        "SELECT AVG(age) AS a FROM visits",
+        "SELECT COUNT(*) AS n FROM visits",
+        "SELECT ward, AVG(age) AS a FROM visits GROUP BY ward",
+    );
+    // 200 units with at most 3 rows each: 600 of 100,000 rows count.
+    policy("public = { rows = 600 }");
+    let (expected, expected_count) = (plan(mean).0, plan(count).1);
+    policy("public = { rows = 100000, units = 200 }");
+    let (error, _, assumption) = plan(mean);
+    assert_eq!((error, plan(count).1), (expected, expected_count));
+    assert!(assumption.contains("600 rows that count, of 100000"), "{assumption}");
+    // In 2 of 3 groups with 3 rows each: 200 · 2 · 3 / 3 rows in a group.
+    let (error, _, assumption) = plan(wards);
+    assert!(assumption.contains("a group has 400 rows that count, of 33333"), "{assumption}");
+    policy("public = { rows_per_group = 400 }");
+    assert_eq!(plan(wards).0, error);
+    assert!(!plan(wards).2.contains("that count"));
+    let units = "SELECT ward, COUNT(DISTINCT patient) AS n FROM visits GROUP BY ward";
+    policy("public = { rows = 100000, units = 200 }");
+    let (error, percent, _) = plan(units);
+    assert_eq!(percent.unwrap().round(), (100.0 * error / 133.0).round());
+}

@@ -297,24 +297,54 @@ fn readable(name: &str) -> String {
 }
 
 impl Shape {
-    /// The declared size of one group, in rows.
+    /// The declared size of one group, in rows that count: what the contribution bounds drop is not among them.
     pub fn group_rows(&self) -> Option<u64> {
-        let grouped = !self.question.keys.is_empty();
-        if grouped {
-            let even = || Some((self.public.rows? / self.question.public_groups()?).max(1));
-            self.public.rows_per_group.or_else(even)
-        } else {
-            self.public.rows
+        self.declared_rows().map(|rows| self.most_rows().map_or(rows, |most| rows.min(most)).max(1))
+    }
+
+    /// The size of one group in rows before the contribution bounds.
+    fn declared_rows(&self) -> Option<u64> {
+        if self.question.keys.is_empty() {
+            return self.public.rows;
         }
+        let even = || Some(self.public.rows? / self.question.public_groups()?);
+        self.public.rows_per_group.or_else(even)
+    }
+
+    /// The most rows that the contribution bounds leave in one group, for the declared number of units.
+    fn most_rows(&self) -> Option<u64> {
+        let bounds = self.effective_bounds();
+        let most = self.public.units?.saturating_mul(u64::from(bounds.max_rows_per_group.get()));
+        // Where the size of a group is stated, all units may be in that one; otherwise rows lie evenly over the groups.
+        match self.public.rows_per_group {
+            None if !self.question.keys.is_empty() => {
+                let everywhere = most.saturating_mul(u64::from(bounds.max_groups_per_unit.get()));
+                Some(everywhere / self.question.public_groups()?)
+            }
+            _ => Some(most),
+        }
+    }
+
+    /// The declared number of units in one group.
+    fn group_units(&self) -> Option<u64> {
+        if self.question.keys.is_empty() {
+            return self.public.units;
+        }
+        let bounds = self.effective_bounds();
+        let even = |units: u64| {
+            Some(units.saturating_mul(u64::from(bounds.max_groups_per_unit.get())) / self.question.public_groups()?)
+        };
+        let most = self.public.units.and_then(|units| match self.public.rows_per_group {
+            None => even(units),
+            Some(_) => Some(units),
+        });
+        self.group_rows().map(|rows| most.map_or(rows, |most| rows.min(most)).max(1))
     }
 
     fn magnitude(&self, kind: AggregateKind, typical: Option<f64>) -> Option<f64> {
         match kind {
             AggregateKind::CountRows | AggregateKind::CountValues => self.group_rows().map(|rows| rows as f64),
-            AggregateKind::CountUnits => match self.question.public_groups() {
-                Some(1) => self.public.units.map(|units| units as f64),
-                _ => self.group_rows().map(|rows| rows as f64),
-            },
+            AggregateKind::CountUnits => self.group_units().map(|units| units as f64),
             AggregateKind::Sum => Some(typical? * self.group_rows()? as f64),
             AggregateKind::Mean => typical,
         }
@@ -325,10 +355,16 @@ impl Shape {
         if !matches!(derivation, Derivation::PairMean(_)) {
             return None;
         }
-        Some(match self.group_rows() {
-            Some(rows) if self.question.keys.is_empty() => format!("the table has {rows} rows"),
-            Some(rows) => format!("a group has {rows} rows; the error shrinks in proportion"),
-            None => "declare `public.rows` in the policy to predict the error of a mean".into(),
+        let (Some(rows), Some(declared)) = (self.group_rows(), self.declared_rows()) else {
+            return Some("declare `public.rows` in the policy to predict the error of a mean".into());
+        };
+        let bounded = match rows < declared {
+            true => format!(" that count, of {declared}: the contribution bounds drop the others"),
+            false => String::new(),
+        };
+        Some(match self.question.keys.is_empty() {
+            true => format!("the table has {rows} rows{bounded}"),
+            false => format!("a group has {rows} rows{bounded}; the error shrinks in proportion"),
         })
     }
 }
