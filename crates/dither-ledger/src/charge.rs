@@ -5,11 +5,11 @@ use dither_core::{Charge, Delta, PrivacyEvent, RequestId, hazmat};
 use sqlx::AnyConnection;
 
 use crate::answer::{StoredAnswer, stored};
-use crate::declare::update;
+use crate::declare::{declare, update};
 use crate::entry::{ChargeRecord, Entry, Record};
 use crate::error::LedgerError;
 use crate::ledger::{Ledger, lineage};
-use crate::scope::ScopePath;
+use crate::scope::{ScopeLimit, ScopePath};
 use crate::store::{self, Write};
 
 const MAX_KEY: usize = 255;
@@ -55,14 +55,34 @@ impl Ledger {
     /// # Privacy
     /// Whether a request is charged, and how much, follows from the request and the ledger alone.
     pub async fn charge(&self, request: &ChargeRequest) -> Result<Outcome, LedgerError> {
+        self.charge_within(&[], request).await
+    }
+
+    /// [`Ledger::declare`] and [`Ledger::charge`] in one: both, or neither.
+    ///
+    /// A lower limit is so taken over with a request that it admits, and not with one that it refuses: a slip in a
+    /// limit that nothing fits can be corrected without an amendment.
+    ///
+    /// # Errors
+    /// As for both.
+    ///
+    /// # Privacy
+    /// As for [`Ledger::charge`]; the request must be admitted by the lower limits.
+    pub async fn charge_within(&self, limits: &[ScopeLimit], request: &ChargeRequest) -> Result<Outcome, LedgerError> {
         at_most("label", request.label.len(), MAX_LABEL)?;
         at_most("key", request.key.as_ref().map_or(0, String::len), MAX_KEY)?;
         let cost = Cost::of(&request.event, request.delta).map_err(LedgerError::Unpriced)?;
-        self.store.guard(self.charge_at(request, cost)).await
+        self.store.guard(self.charge_at(limits, request, cost)).await
     }
 
-    async fn charge_at(&self, request: &ChargeRequest, cost: Cost) -> Result<Outcome, LedgerError> {
+    async fn charge_at(
+        &self,
+        limits: &[ScopeLimit],
+        request: &ChargeRequest,
+        cost: Cost,
+    ) -> Result<Outcome, LedgerError> {
         let mut write = self.store.write().await?;
+        let mut changed = declare(&mut write, limits).await?;
         let bound = key_is_bound(&mut write, request).await?;
         let Some(entry) = find_charge(&mut write.tx, request.request).await? else {
             let entry = insert(&mut write, request, cost).await?;
@@ -76,6 +96,9 @@ impl Ledger {
         if let (Some(key), false) = (&request.key, bound) {
             let (request, scope) = (request.request.to_string(), request.scope.clone());
             write.append(Record::Key { request, scope, key: key.clone() }).await?;
+            changed = true;
+        }
+        if changed {
             write.commit().await?;
         }
         Ok(match answer {

@@ -19,25 +19,9 @@ impl Ledger {
     /// [`LedgerError::RaiseNeedsAmendment`] for a higher limit, [`LedgerError::CompositionChanged`],
     /// [`LedgerError::ProtectionChanged`], [`LedgerError::UnknownScope`] if the scope above is missing, and storage errors.
     pub async fn declare(&self, limits: &[ScopeLimit]) -> Result<(), LedgerError> {
-        let mut limits: Vec<&ScopeLimit> = limits.iter().collect();
-        // A path sorts behind its parent.
-        limits.sort_by(|a, b| a.path.cmp(&b.path));
         let write = async {
             let mut write = self.store.write().await?;
-            for limit in limits {
-                match find(&mut write.tx, &limit.path).await? {
-                    None => create(&mut write, limit).await?,
-                    Some(row) => {
-                        allow_lower(&row.limit, limit)?;
-                        // A table that is not declared any more keeps what was declared for it.
-                        let mut limit = limit.clone();
-                        limit.protects.extend(row.limit.protects.clone());
-                        if row.limit != limit {
-                            change(&mut write, row, Record::Lower(limit.clone()), &limit).await?;
-                        }
-                    }
-                }
-            }
+            declare(&mut write, limits).await?;
             write.commit().await
         };
         self.store.guard(write).await
@@ -70,6 +54,33 @@ impl Ledger {
         };
         self.store.guard(write).await
     }
+}
+
+/// Declares scopes under the write lock, and tells whether anything changed.
+pub(crate) async fn declare(write: &mut Write, limits: &[ScopeLimit]) -> Result<bool, LedgerError> {
+    let mut limits: Vec<&ScopeLimit> = limits.iter().collect();
+    // A path sorts behind its parent.
+    limits.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut changed = false;
+    for limit in limits {
+        match find(&mut write.tx, &limit.path).await? {
+            None => {
+                create(write, limit).await?;
+                changed = true;
+            }
+            Some(row) => {
+                allow_lower(&row.limit, limit)?;
+                // A table that is not declared any more keeps what was declared for it.
+                let mut limit = limit.clone();
+                limit.protects.extend(row.limit.protects.clone());
+                if row.limit != limit {
+                    change(write, row, Record::Lower(limit.clone()), &limit).await?;
+                    changed = true;
+                }
+            }
+        }
+    }
+    Ok(changed)
 }
 
 async fn create(write: &mut Write, limit: &ScopeLimit) -> Result<(), LedgerError> {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use dither_accounting::Cost;
 use dither_core::{Answer, Delta, Mechanism, PrivacyEvent};
+use dither_ledger::Ledger;
 use dither_mechanisms::{KeyRule, PlanMechanism};
 use dither_query::Refusal;
 use dither_query::error::Code;
@@ -139,7 +140,7 @@ impl Session {
     pub async fn report(&self, spec: &ReportSpec, generated: &str) -> Result<Published, Error> {
         let ReportPlan { plans, cost } = self.plan_report(spec).await?;
         let tables = self.open_tables(&plans)?;
-        let ledger = self.ledger().await?;
+        let ledger = Ledger::open(&self.ledger_path).await?;
         let label = format!("report: {}", spec.title);
         let asked = Asked { plans: &plans, tables, delta: spec.budget.delta, key: None, label };
         let released = self.release(&ledger, asked).await;

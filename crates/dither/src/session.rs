@@ -81,7 +81,7 @@ pub struct Answered {
 /// One policy with its ledger.
 pub struct Session {
     pub(crate) policy: Policy,
-    ledger_path: PathBuf,
+    pub(crate) ledger_path: PathBuf,
     scope: ScopePath,
     engine: Box<dyn Engine>,
     progress: Arc<Progress>,
@@ -146,17 +146,6 @@ impl Session {
     /// How far the reading of a table has come. For the operator only.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
-    }
-
-    /// Opens the ledger, makes it if there is none, and declares the limits of the policy. Whoever calls this closes it.
-    pub(crate) async fn ledger(&self) -> Result<Ledger, Error> {
-        let limits = self.limits()?;
-        let ledger = Ledger::open(&self.ledger_path).await?;
-        let declared = ledger.declare(&limits).await;
-        if declared.is_err() {
-            ledger.close().await;
-        }
-        Ok(declared.map(|()| ledger)?)
     }
 
     /// The ledger if there is one already. [`Ledger::close`] it after use, so that everything is in the one file.
@@ -267,7 +256,7 @@ impl Session {
         let delta = plan.delta;
         let plans = [plan];
         let tables = self.open_tables(&plans)?;
-        let ledger = self.ledger().await?;
+        let ledger = Ledger::open(&self.ledger_path).await?;
         let asked = Asked { plans: &plans, tables, delta, key, label: request.sql.clone() };
         let released = self.release(&ledger, asked).await;
         let remaining = self.remaining(&ledger).await;
@@ -361,7 +350,8 @@ impl Session {
         let Asked { plans, tables, delta, key, label } = asked;
         let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
         let (request, scope, event) = (self.request_id(plans, delta), self.scope.clone(), mechanism.event());
-        let charge = match ledger.charge(&ChargeRequest { request, key, scope, event, delta, label }).await? {
+        let charge = ChargeRequest { request, key, scope, event, delta, label };
+        let charge = match ledger.charge_within(&self.limits()?, &charge).await? {
             Outcome::Answered(answer) => return Ok((answer.decode()?, true)),
             Outcome::Charged(charge) => charge,
         };

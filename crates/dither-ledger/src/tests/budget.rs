@@ -290,3 +290,22 @@ async fn du_13_large_ledgers_open_and_verify_quickly() {
     ledger.verify(None).await.unwrap();
     println!("and verified in {:?}; the file has {} bytes", start.elapsed(), folder.ledger().metadata().unwrap().len());
 }
+
+#[tokio::test]
+async fn bg_20_a_lower_limit_is_taken_over_with_a_charge_that_it_admits() {
+    let folder = Folder::new();
+    let ledger = with_budget(&folder.ledger(), "1").await;
+    let current = |scopes: Vec<crate::ScopeStatus>| scopes[0].limit.budget.epsilon.to_string();
+    let typo = [limit("d", "0.01", "1e-6")];
+    assert!(matches!(ledger.charge_within(&typo, &request("a", "d", TENTH)).await, Err(LedgerError::Refused { .. })));
+    assert_eq!(current(ledger.scopes().await.unwrap()), "1", "a refusal changes nothing");
+    assert!(ledger.charge_within(&[limit("d", "2", "1e-6")], &request("a", "d", TENTH)).await.is_err());
+    assert!(matches!(
+        ledger.charge_within(&[limit("d", "0.5", "1e-6")], &request("a", "d", TENTH)).await,
+        Ok(Outcome::Charged(_))
+    ));
+    assert_eq!(current(ledger.scopes().await.unwrap()), "0.5");
+    // The lower limit counts for the charge that brings it.
+    assert!(ledger.charge_within(&[limit("d", "0.15", "1e-6")], &request("b", "d", TENTH)).await.is_err());
+    ledger.verify(None).await.unwrap();
+}
