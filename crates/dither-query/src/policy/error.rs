@@ -155,6 +155,12 @@ pub enum Problem {
     /// Bounds that would be read from the data.
     #[error("would come from the data, which must not be looked at")]
     BoundsFromData,
+    /// Bounds that are not two.
+    #[error("has {count} numbers, not a least and a greatest one")]
+    BoundsCount {
+        /// How many there are.
+        count: usize,
+    },
     /// Bounds that are no pair of finite numbers in ascending order, or too wide to count in.
     #[error("is [{lower}, {upper}], {why}")]
     Bounds {
@@ -250,7 +256,7 @@ impl Problem {
             Self::NoParent { .. } => "policy-scope-without-parent",
             Self::UnitUnknown { .. } | Self::UnitForm { .. } | Self::UnitIsNumber { .. } => "policy-privacy-unit",
             Self::BoundsFromData => "policy-bounds-from-data",
-            Self::Bounds { .. } => "policy-bounds",
+            Self::Bounds { .. } | Self::BoundsCount { .. } => "policy-bounds",
             Self::NotFor { .. } | Self::Excludes { .. } => "policy-no-meaning",
             Self::Number { .. } => "policy-number",
             Self::KeyType { .. } | Self::KeyTwice { .. } | Self::KeyRange { .. } => "policy-keys",
@@ -275,7 +281,9 @@ impl Problem {
             Self::UnitForm { text } => format!("write {{ column = {text:?} }}, or \"row\" if each row is one person"),
             Self::UnitIsNumber { .. } => "declare its type as integer or text".into(),
             Self::BoundsFromData => "write two numbers that you know from the subject, such as [0, 120]".into(),
-            Self::Bounds { .. } => "write [lower, upper] with lower < upper, no wider than the subject needs".into(),
+            Self::Bounds { .. } | Self::BoundsCount { .. } => {
+                "write [lower, upper] with lower < upper, no wider than the subject needs".into()
+            }
             Self::NotFor { .. } => "remove it".into(),
             Self::Number { .. } => "write a finite number; a step must be above 0".into(),
             Self::KeyType { r#type, .. } => key_hint(*r#type).into(),

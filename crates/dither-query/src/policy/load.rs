@@ -134,6 +134,10 @@ fn unreadable(root: &DeValue<'_>) -> Result<(), Refusal> {
         for (column, settings) in entries(settings.get("columns")) {
             let Some(bounds) = settings.get("bounds").map(Spanned::get_ref) else { continue };
             let holds_text = bounds.as_array().is_some_and(|pair| pair.iter().any(|bound| bound.get_ref().is_str()));
+            if let Some(pair) = bounds.as_array().filter(|pair| pair.len() != 2 && !holds_text) {
+                let problem = Problem::BoundsCount { count: pair.len() };
+                return Err((path(&["tables", table, "columns", column, "bounds"]), problem));
+            }
             if bounds.is_str() || bounds.is_bool() || bounds.is_table() || holds_text {
                 return Err((path(&["tables", table, "columns", column, "bounds"]), Problem::BoundsFromData));
             }

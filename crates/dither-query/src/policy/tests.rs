@@ -98,6 +98,14 @@ fn sq_24_an_encoding_with_a_memory_is_refused() {
 }
 
 #[test]
+fn bounds_are_exactly_two() {
+    for bounds in ["[0, 20, 30]", "[0]", "[]"] {
+        let text = with_column(&format!("age = {{ type = \"integer\", bounds = {bounds} }}"));
+        assert_refused(&text, "policy-bounds", &["numbers, not a least", "[lower, upper]", "line 13"]);
+    }
+}
+
+#[test]
 fn a_caret_points_below_wide_characters() {
     let (_, message) = refusal(&with_column(r#""年龄" = { type = "integer", bounds = [9, 1] }"#));
     let lines: Vec<&str> = message.lines().collect();
