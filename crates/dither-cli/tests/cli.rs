@@ -790,7 +790,7 @@ fn every_command_leaves_the_ledger_in_one_file() {
         &["report", "report.toml", "--plan"],
         &["ledger", "show", "-p", "policy.toml"],
         &["ledger", "verify", "-p", "policy.toml"],
-        &["ledger", "verify", "-p", "policy.toml", "--receipt", "1:00"],
+        &["ledger", "verify", "-p", "policy.toml", "--receipt", &format!("1:{}", "0".repeat(64))],
         &["ledger", "export", "-p", "policy.toml"],
         &["ledger", "amend", "-p", "policy.toml", "--steward", "Ada", "--steward", "Grace"],
         &["query", "-p", "policy.toml", "SELECT COUNT(*) FROM visits", "-e", "0.4", "--scope", "research"],
@@ -906,4 +906,75 @@ fn a_plan_counts_only_the_rows_that_the_bounds_keep() {
     policy("public = { rows = 100000, units = 200 }");
     let (error, percent, _) = plan(units);
     assert_eq!(percent.unwrap().round(), (100.0 * error / 133.0).round());
+}
+
+#[test]
+fn a_receipt_is_given_whole_and_what_is_left_is_left_on_the_whole_path() {
+    let clinic = Clinic::with("");
+    for n in 0..8 {
+        assert!(clinic.query(&format!("SELECT COUNT(*) AS n{n} FROM visits"), &["-e", "0.1"]).status.success());
+    }
+    let verify = |receipt: &str| clinic.run(&["ledger", "verify", "-p", "policy.toml", "--receipt", receipt]);
+    for short in ["2:3f", "2", ":", "x:3f", &format!("2:{}g", "0".repeat(63))] {
+        let output = verify(short);
+        assert!(!output.status.success() && stderr(&output).contains("all 64 digits"), "{short}: {}", stderr(&output));
+    }
+    assert!(clinic.query("SELECT COUNT(*) AS r FROM visits", &["-e", "0.1", "--scope", "research"]).status.success());
+    // Of the 0.2 that the scope itself has left, the data set has 0.1.
+    let shown = stdout(&clinic.run(&["ledger", "show", "-p", "policy.toml"]));
+    let scope = shown.lines().find(|line| line.starts_with("clinic/research")).unwrap();
+    assert!(scope.contains("left ε 0.1"), "{shown}");
+    let head = shown.lines().find_map(|line| line.strip_prefix("head ")).unwrap();
+    assert!(verify(head).status.success() && verify(&head.to_uppercase()).status.success());
+}
+
+/// `dither ledger show | head`: the reader goes away, and that is no failure.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let clinic = Clinic::with("");
+    let long = "x".repeat(100_000);
+    assert!(
+        clinic
+            .query(&format!("SELECT COUNT(*) AS n FROM visits WHERE city <> '{long}'"), &["-e", "0.1"])
+            .status
+            .success()
+    );
+    for command in ["ledger show -p policy.toml", "ledger export -p policy.toml", "ledger verify -p policy.toml"] {
+        let script = format!("\"$0\" {command} 2>err | :; cat err; exit ${{PIPESTATUS[0]}}");
+        let mut shell = Command::new("bash");
+        let output = shell
+            .current_dir(clinic.folder.path())
+            .args(["-c", &script, env!("CARGO_BIN_EXE_dither")])
+            .output()
+            .unwrap();
+        assert!(output.status.success() && stdout(&output).is_empty(), "{command}: {}", stdout(&output));
+    }
+}
+
+#[test]
+fn a_repeated_answer_says_when_it_was_given() {
+    let clinic = Clinic::with("");
+    let ask = || stdout(&clinic.query("SELECT COUNT(*) AS n FROM visits", &["-e", "0.1"]));
+    assert!(ask().contains("charged ε 0.1"));
+    // Other data under the same name is no new question.
+    clinic.write("visits.csv", "patient,ward,city,age,day\n");
+    let again = ask();
+    assert!(again.contains("charged nothing: this was answered before, on 2"), "{again}");
+}
+
+#[test]
+fn a_lower_limit_that_refuses_is_not_taken_over() {
+    let clinic = Clinic::with("");
+    assert!(clinic.query("SELECT COUNT(*) AS a FROM visits", &["-e", "0.5"]).status.success());
+    clinic.write("policy.toml", &POLICY.replace("epsilon = 1\n", "epsilon = 0.6\n"));
+    assert!(!clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.2"]).status.success());
+    clinic.write("policy.toml", POLICY);
+    let output = clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    clinic.write("policy.toml", &POLICY.replace("epsilon = 1\n", "epsilon = 0.9\n"));
+    assert!(clinic.query("SELECT COUNT(*) AS c FROM visits", &["-e", "0.1"]).status.success());
+    clinic.write("policy.toml", POLICY);
+    let output = clinic.query("SELECT COUNT(*) AS d FROM visits", &["-e", "0.1"]);
+    assert!(stderr(&output).contains("raise-needs-amendment"), "{}", stderr(&output));
 }

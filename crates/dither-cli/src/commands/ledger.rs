@@ -44,8 +44,9 @@ async fn show(ledger: &Ledger) -> anyhow::Result<String> {
     let mut text = String::new();
     for status in ledger.scopes().await.map_err(dither::Error::from)? {
         let (path, budget) = (&status.limit.path, status.limit.budget);
-        let remaining = Amounts::from(status.remaining);
-        let left = output::amounts(&remaining);
+        // What its own limit leaves may be more than the scopes above it do.
+        let left = ledger.remaining(path).await.map_err(dither::Error::from)?;
+        let left = output::amounts(&Amounts::from(left));
         let _ = writeln!(text, "{path:<24} limit ε {}, δ {} · left {left}", budget.epsilon, budget.delta);
     }
     text.push('\n');
@@ -95,9 +96,11 @@ async fn verify(ledger: &Ledger, command: &Verify) -> anyhow::Result<String> {
 }
 
 fn receipt(text: &str) -> anyhow::Result<Receipt> {
-    let (sequence, head) = text.split_once(':').context("a receipt is NUMBER:HASH")?;
-    let sequence = sequence.parse().context("a receipt begins with the number of an entry")?;
-    Ok(Receipt { sequence, head: head.to_owned() })
+    let form = "a receipt is NUMBER:HASH with all 64 digits of the hash";
+    let (sequence, head) = text.trim().split_once(':').context(form)?;
+    let head = head.to_ascii_lowercase();
+    anyhow::ensure!(head.len() == 64 && head.chars().all(|c| c.is_ascii_hexdigit()), form);
+    Ok(Receipt { sequence: sequence.parse().context(form)?, head })
 }
 
 async fn amend(session: &Session, ledger: &Ledger, command: &Amend) -> anyhow::Result<String> {
