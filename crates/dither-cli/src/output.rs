@@ -83,3 +83,14 @@ pub fn amounts(amounts: &Amounts) -> String {
         delta => format!("ε {}, δ {delta:e}", amounts.epsilon),
     }
 }
+
+/// What was charged, or since when the answer is there.
+pub fn charge(charged: &Amounts, done: &str, first: Option<i64>) -> String {
+    match first {
+        None => format!("charged {}", amounts(charged)),
+        Some(time) => {
+            let day = chrono::DateTime::from_timestamp(time, 0).unwrap_or_default().format("%Y-%m-%d");
+            format!("charged nothing: this was {done} before, on {day}")
+        }
+    }
+}

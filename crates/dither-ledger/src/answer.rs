@@ -21,6 +21,7 @@ const MAX_ANSWER: usize = 1 << 28;
 pub struct StoredAnswer {
     bytes: String,
     receipt: Receipt,
+    time: i64,
 }
 
 impl StoredAnswer {
@@ -32,6 +33,11 @@ impl StoredAnswer {
     /// What paid for it.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
+    }
+
+    /// When the writer's clock said it was stored, in seconds since 1970; information only.
+    pub fn time(&self) -> i64 {
+        self.time
     }
 
     /// Reads the answer.
@@ -101,7 +107,7 @@ impl Ledger {
             .execute(&mut *write.tx)
             .await?;
         write.commit().await?;
-        Ok(StoredAnswer { bytes, receipt })
+        Ok(StoredAnswer { bytes, receipt, time: entry.time })
     }
 }
 
@@ -116,6 +122,7 @@ pub(crate) async fn stored(
     let query = sqlx::query(QUERY).bind(request.to_string());
     let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
     let entry = crate::store::entry(&row)?;
+    let time = entry.time;
     let damaged = LedgerError::Damaged { sequence: entry.sequence, finding: "its answer is not the stored one" };
     let (Record::Release { digest, charge, .. }, Some(bytes)) =
         (entry.record, row.try_get::<Option<String>, _>("bytes")?)
@@ -125,7 +132,7 @@ pub(crate) async fn stored(
     let receipt = find_charge(connection, request).await?.map(|entry| entry.receipt());
     match receipt {
         Some(receipt) if receipt.sequence == charge && chain::answer(bytes.as_bytes()) == digest => {
-            Ok(Some(StoredAnswer { bytes, receipt }))
+            Ok(Some(StoredAnswer { bytes, receipt, time }))
         }
         _ => Err(damaged),
     }

@@ -39,6 +39,8 @@ pub struct Published {
     pub remaining: Amounts,
     /// Whether it had been published before, so that nothing was charged now.
     pub repeated: bool,
+    /// When it was published first, in seconds since 1970, if it is repeated. Information only.
+    pub first_published: Option<i64>,
 }
 
 /// The plan of a report.
@@ -146,7 +148,7 @@ impl Session {
         let released = self.release(&ledger, asked).await;
         let (remaining, head) = (self.remaining(&ledger).await, ledger.head().await);
         ledger.close().await;
-        let (release, repeated) = released?;
+        let (release, first_published) = released?;
         let (charged, remaining, head) = (Amounts::from(&cost), remaining?, head?);
         let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
         let mut sections = Vec::new();
@@ -201,7 +203,8 @@ impl Session {
             versions: vec![Version { name: "dither".into(), version: crate::VERSION.into() }],
             generated: generated.to_owned(),
         };
-        Ok(Published { document, certificate, charged, remaining, repeated })
+        let repeated = first_published.is_some();
+        Ok(Published { document, certificate, charged, remaining, repeated, first_published })
     }
 
     fn privacy_statement(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> PrivacyStatement {

@@ -76,6 +76,8 @@ pub struct Answered {
     pub receipt: Receipt,
     /// Whether this answer was given before, so that nothing was charged now.
     pub repeated: bool,
+    /// When it was given first, in seconds since 1970, if it is repeated. Information only.
+    pub first_answered: Option<i64>,
 }
 
 /// One policy with its ledger.
@@ -261,12 +263,13 @@ impl Session {
         let released = self.release(&ledger, asked).await;
         let remaining = self.remaining(&ledger).await;
         ledger.close().await;
-        let (release, repeated) = released?;
+        let (release, first_answered) = released?;
         let [plan] = &plans;
         let noisy = release.value().first().ok_or(dither_core::GateError::Failed)?;
         let answer = dither_query::release::answer(plan, noisy).await.map_err(|r| Error::refused(r, &request.sql))?;
         let receipt = release.receipt().clone();
-        Ok(Answered { answer, charged: Amounts::from(&cost), remaining: remaining?, receipt, repeated })
+        let (charged, remaining, repeated) = (Amounts::from(&cost), remaining?, first_answered.is_some());
+        Ok(Answered { answer, charged, remaining, receipt, repeated, first_answered })
     }
 
     /// What is left before and after a cost, in the tightest scope, and whether a request was answered already.
@@ -341,18 +344,22 @@ impl Session {
         Ok(plans.iter().map(open).collect::<Result<_, _>>()?)
     }
 
-    /// Charge, look, add noise, store: the only way from a plan to released numbers.
+    /// Charge, look, add noise, store: the only way from a plan to released numbers. With a release that was stored before
+    /// comes its time.
     pub(crate) async fn release(
         &self,
         ledger: &Ledger,
         asked: Asked<'_>,
-    ) -> Result<(Release<Vec<NoisyTable>>, bool), Error> {
+    ) -> Result<(Release<Vec<NoisyTable>>, Option<i64>), Error> {
         let Asked { plans, tables, delta, key, label } = asked;
         let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
         let (request, scope, event) = (self.request_id(plans, delta), self.scope.clone(), mechanism.event());
         let charge = ChargeRequest { request, key, scope, event, delta, label };
         let charge = match ledger.charge_within(&self.limits()?, &charge).await? {
-            Outcome::Answered(answer) => return Ok((answer.decode()?, true)),
+            Outcome::Answered(answer) => {
+                let time = answer.time();
+                return Ok((answer.decode()?, Some(time)));
+            }
             Outcome::Charged(charge) => charge,
         };
         let charged = Measurement::new(mechanism, request).authorize(charge)?;
@@ -362,7 +369,7 @@ impl Session {
         let looks = looks.map(|((plan, table), secret)| measure(&charged, plan, table, secret, self.engine.as_ref()));
         let exact = try_join_all(looks).await?;
         let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
-        Ok((ledger.publish(request, sealed).await?, false))
+        Ok((ledger.publish(request, sealed).await?, None))
     }
 }
 

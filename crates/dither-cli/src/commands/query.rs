@@ -45,10 +45,7 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
 }
 
 fn summary(answered: &Answered) -> String {
-    let charged = match answered.repeated {
-        true => "charged nothing: this was answered before".to_owned(),
-        false => format!("charged {}", output::amounts(&answered.charged)),
-    };
+    let charged = output::charge(&answered.charged, "answered", answered.first_answered);
     format!("{charged} · left {} · receipt {}", output::amounts(&answered.remaining), receipt(answered))
 }
 

@@ -1,5 +1,6 @@
 //! `dither report`: pages, tables and a certificate from one charge.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
@@ -45,22 +46,21 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
     let generated = chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string();
     let published = progress::shown(session.progress(), session.report(&spec, &generated)).await?;
     write(out, &published)?;
+    let mut text = String::new();
     for section in &published.document.sections {
         let mut head = section.answer.clone();
         let more = head.rows.len().saturating_sub(ROWS_SHOWN);
         head.rows.truncate(ROWS_SHOWN);
-        println!("{}\n{}", section.title, dither::table(&head));
+        let _ = writeln!(text, "{}\n{}", section.title, dither::table(&head));
         if more > 0 {
-            println!("… and {more} rows more in {}.csv\n", section.id);
+            let _ = writeln!(text, "… and {more} rows more in {}.csv\n", section.id);
         }
     }
-    let charged = match published.repeated {
-        true => "charged nothing: this was published before".to_owned(),
-        false => format!("charged {}", output::amounts(&published.charged)),
-    };
-    println!("{charged} · left {}", output::amounts(&published.remaining));
-    println!("wrote {} and {}", out.join("report.html").display(), out.join("certificate.html").display());
-    Ok(())
+    let charged = output::charge(&published.charged, "published", published.first_published);
+    let _ = writeln!(text, "{charged} · left {}", output::amounts(&published.remaining));
+    let (page, certificate) = (out.join("report.html"), out.join("certificate.html"));
+    let _ = writeln!(text, "wrote {} and {}", page.display(), certificate.display());
+    output::write(None, text.as_bytes())
 }
 
 fn write(out: &Path, published: &Published) -> anyhow::Result<()> {
