@@ -1,14 +1,18 @@
 //! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
 
+mod target;
+
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent};
 use dither_mechanisms::{KeyRule, Noise};
 use serde::Serialize;
 
-use crate::error::{Code, Refusal};
+use crate::error::Refusal;
 use crate::ir::AggregateKind;
-use crate::plan::{Derivation, Measure, MechanismChoice, QueryPlan, Shape, price};
+use crate::plan::{Derivation, Measure, QueryPlan, Shape};
 use crate::release::{CONFIDENCE, half_width};
+
+pub use target::{TargetError, solve};
 
 /// The explanation of one aggregate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,6 +33,8 @@ pub struct ExplainedOutput {
     pub epsilon: f64,
     /// The scale of the noise (Laplace: scale, Gaussian: standard deviation), in the units of the data.
     pub noise_scale: f64,
+    /// Whether that is the noise of each of the two sums from which the value follows, and not of the value itself.
+    pub noise_of_pair: bool,
     /// How far the released value will be from the exact bounded one, 95 times in 100; `None` if that depends on
     /// a size which the policy does not declare.
     pub expected_error: Option<f64>,
@@ -140,10 +146,11 @@ impl QueryPlan {
                 let noise = &self.mechanism.blocks[index].noise;
                 let step = self.step(index);
                 let sensitivity = self.sensitivity(&self.measures[index]);
-                let (mechanism, scale) = match noise {
-                    Noise::Laplace(laplace) => ("Laplace", laplace.scale().as_f64()),
-                    Noise::Gaussian(gaussian) => ("Gaussian", gaussian.standard_deviation()),
+                let mechanism = match noise {
+                    Noise::Laplace(_) => "Laplace",
+                    Noise::Gaussian(_) => "Gaussian",
                 };
+                let (noise_scale, noise_of_pair) = self.noise_scale(*derivation);
                 let expected = self.expected_error(*derivation);
                 let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
                 ExplainedOutput {
@@ -154,7 +161,8 @@ impl QueryPlan {
                     l2_sensitivity: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
                     bounds: self.bounds_in_words(aggregate.argument.as_ref().map(|argument| argument.origin.as_str())),
                     epsilon: self.shares[index].as_f64(),
-                    noise_scale: scale * step,
+                    noise_scale,
+                    noise_of_pair,
                     expected_error: expected,
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
                     assumption: self.assumption(*derivation),
@@ -200,6 +208,36 @@ impl QueryPlan {
         }
     }
 
+    /// The scale of the noise of a value in its own unit, or that of each of the two sums behind it, and whether it is
+    /// the latter. A weighted sum of two Gaussian numbers is one again; of two Laplace numbers it is not, nor is a ratio.
+    fn noise_scale(&self, derivation: Derivation) -> (f64, bool) {
+        let block = derivation.block();
+        let step = self.step(block);
+        let scale = match &self.mechanism.blocks[block].noise {
+            Noise::Laplace(laplace) => laplace.scale().as_f64(),
+            Noise::Gaussian(gaussian) => gaussian.standard_deviation(),
+        };
+        let gaussian = matches!(self.mechanism.blocks[block].noise, Noise::Gaussian(_));
+        match (derivation, self.pair_weights(derivation)) {
+            (Derivation::Count(_) | Derivation::Sum(_), _) => (scale * step, false),
+            (Derivation::PairCount(_), Some([a, b])) if gaussian => (scale * a.hypot(b), false),
+            (Derivation::PairSum(_), Some([a, b])) if gaussian => (scale * a.hypot(b) * step, false),
+            _ => (scale * step, true),
+        }
+    }
+
+    /// What a count or a sum adds up from the two sums of a pair, in steps.
+    fn pair_weights(&self, derivation: Derivation) -> Option<[f64; 2]> {
+        let Measure::Pair(index) = self.measures[derivation.block()] else { return None };
+        let bounds = self.summands[index].bounds;
+        let range = bounds.range() as f64;
+        match derivation {
+            Derivation::PairCount(_) => Some([1.0 / range, 1.0 / range]),
+            Derivation::PairSum(_) => Some([bounds.lower() as f64 / range, bounds.upper() as f64 / range]),
+            _ => None,
+        }
+    }
+
     /// How far a released value will be from the exact bounded one, 95 times in 100, in the units of the data.
     pub fn expected_error(&self, derivation: Derivation) -> Option<f64> {
         let block = derivation.block();
@@ -212,15 +250,8 @@ impl QueryPlan {
         Some(match derivation {
             Derivation::Count(_) => half_width(noise, &[1.0], CONFIDENCE),
             Derivation::Sum(_) => half_width(noise, &[1.0], CONFIDENCE) * step,
-            Derivation::PairCount(_) => {
-                let share = 1.0 / pair()?.range() as f64;
-                half_width(noise, &[share, share], CONFIDENCE)
-            }
-            Derivation::PairSum(_) => {
-                let bounds = pair()?;
-                let range = bounds.range() as f64;
-                half_width(noise, &[bounds.lower() as f64 / range, bounds.upper() as f64 / range], CONFIDENCE) * step
-            }
+            Derivation::PairCount(_) => half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE),
+            Derivation::PairSum(_) => half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE) * step,
             Derivation::PairMean(_) => {
                 let bounds = pair()?;
                 let share = self.typical_share(block).unwrap_or(1.0);
@@ -238,12 +269,6 @@ impl QueryPlan {
         let bounds = argument.bounds?;
         let steps = argument.typical? / bounds.lattice().step();
         Some(((steps - bounds.lower() as f64) / bounds.range() as f64).clamp(0.0, 1.0))
-    }
-
-    /// The largest expected error, absolute or in percent; `None` where one is unknown.
-    fn worst(&self, target: TargetError) -> Option<f64> {
-        let outputs = self.explain_outputs();
-        outputs.iter().map(|output| target.pick(output)).try_fold(0.0_f64, |worst, error| Some(worst.max(error?)))
     }
 
     /// The name of each aggregate in the answer: its alias, if one output is just that aggregate.
@@ -367,90 +392,4 @@ impl Shape {
             false => format!("a group has {rows} rows{bounded}; the error shrinks in proportion"),
         })
     }
-}
-
-/// The error that is aimed at.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum TargetError {
-    /// In the units of the data.
-    Absolute(f64),
-    /// In percent of the declared magnitude.
-    Percent(f64),
-}
-
-impl std::str::FromStr for TargetError {
-    type Err = Refusal;
-
-    /// Reads `0.3` or `2%`.
-    fn from_str(text: &str) -> Result<Self, Refusal> {
-        let refused =
-            || Refusal::new(Code::TargetError, format!("`{text}` is not an error to aim at")).hint("write 0.3 or 2%");
-        let (number, percent) = match text.strip_suffix('%') {
-            Some(number) => (number, true),
-            None => (text, false),
-        };
-        let value: f64 = number.trim().parse().map_err(|_| refused())?;
-        if !(value.is_finite() && value > 0.0) {
-            return Err(refused());
-        }
-        Ok(if percent { Self::Percent(value) } else { Self::Absolute(value) })
-    }
-}
-
-impl TargetError {
-    fn pick(self, output: &ExplainedOutput) -> Option<f64> {
-        match self {
-            Self::Absolute(_) => output.expected_error,
-            Self::Percent(_) => output.expected_error_percent,
-        }
-    }
-
-    fn value(self) -> f64 {
-        match self {
-            Self::Absolute(value) | Self::Percent(value) => value,
-        }
-    }
-}
-
-/// The plan with the smallest ε whose expected errors all reach the target.
-///
-/// # Errors
-/// A [`Refusal`] if the error cannot be predicted, or no ε up to `cap` reaches the target.
-pub fn solve(
-    shape: &Shape,
-    target: TargetError,
-    delta: Delta,
-    choice: MechanismChoice,
-    cap: Epsilon,
-) -> Result<QueryPlan, Refusal> {
-    let at = |nanos: u64| {
-        let epsilon = Epsilon::from_nanos(nanos).map_err(|error| Refusal::new(Code::Range, error.to_string()))?;
-        price(shape.clone(), epsilon, delta, choice)
-    };
-    let reaches = |plan: &QueryPlan| plan.worst(target).map(|error| error <= target.value());
-    let best = at(cap.nanos())?;
-    match reaches(&best) {
-        None => {
-            return Err(Refusal::new(Code::TargetError, "the error of this question cannot be predicted")
-                .hint("declare `public.rows`, and `typical` for errors in percent, in the policy"));
-        }
-        Some(false) => {
-            let reached = best.worst(target).unwrap_or(f64::INFINITY);
-            let message = format!("epsilon {cap} leaves an expected error of {reached:.3}, above the target");
-            return Err(Refusal::new(Code::TargetError, message)
-                .hint("aim at a larger error, narrow the bounds, or ask about larger groups"));
-        }
-        Some(true) => {}
-    }
-    // ε is found to a thousandth, on the side that reaches the target.
-    let (mut below, mut above) = (0, cap.nanos());
-    let mut found = best;
-    while above - below > (above / 1000).max(1) {
-        let middle = below + (above - below) / 2;
-        match at(middle).ok().filter(|plan| reaches(plan) == Some(true)) {
-            Some(plan) => (above, found) = (middle, plan),
-            None => below = middle,
-        }
-    }
-    Ok(found)
 }
