@@ -109,14 +109,15 @@ pub struct Share {
     pub threshold: Option<f64>,
 }
 
-/// How one column was noised, before post-processing.
+/// How one column was noised, in the unit that is shown; the other post-processing is not in these numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// The column of the question.
+    /// The column as it is shown.
     pub column: String,
     /// The distribution of the noise.
     pub kind: NoiseKind,
-    /// Its scale in the unit of the column: b for Laplace, σ for Gaussian. `None` for a ratio of two.
+    /// Its scale in the unit of the column: b for Laplace, σ for Gaussian. `None` for what
+    /// follows from two noisy sums.
     #[serde(default)]
     pub scale: Option<f64>,
     /// How far the value was expected to be off, 95 times in 100, when the question was planned.

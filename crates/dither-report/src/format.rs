@@ -47,7 +47,12 @@ impl Decimals {
     /// What suits these estimates.
     pub fn of(estimates: impl Iterator<Item = Estimate> + Clone) -> Self {
         let half = |e: Estimate| half_width(e).filter(|half| *half > 0.0);
-        let narrowest = estimates.clone().filter_map(half).fold(f64::INFINITY, f64::min);
+        // Where a step moved a number to the end of a range, a sliver of its interval is left, which says nothing.
+        let whole = |e: &Estimate| e.value != e.low && e.value != e.high;
+        let widths = |whole: &dyn Fn(&Estimate) -> bool| {
+            estimates.clone().filter(|e| whole(e)).filter_map(half).fold(f64::INFINITY, f64::min)
+        };
+        let narrowest = Some(widths(&whole)).filter(|half| half.is_finite()).unwrap_or_else(|| widths(&|_| true));
         // Without an interval nothing says what is noise; three decimals are plenty for the eye.
         let sensible = if narrowest.is_finite() { 1.0 - narrowest.log10().floor() } else { 3.0 };
         let numbers = estimates.flat_map(|e| [e.value, e.low, e.high]).flatten();
@@ -105,9 +110,21 @@ pub fn grouped(text: &str) -> String {
     shown + &text[end..]
 }
 
-/// The text of a number for a page: groups of three and a real minus sign.
+/// The text of a number for a page: groups of three, a real minus sign, and `±` that stays with its number.
 pub fn pretty(text: &str) -> String {
-    grouped(text).replace('-', "−")
+    // Tiny numbers stand as `1e-6` everywhere.
+    let shown = grouped(text).replace("± ", "±\u{a0}");
+    if shown.contains('e') { shown } else { shown.replace('-', "−") }
+}
+
+/// An expected error for a page: two significant digits, as in `± 4,700`.
+pub fn expected(error: f64) -> String {
+    pretty(&format!("± {}", significant(error, 2)))
+}
+
+/// Whether a key is so short that it is better not broken over two lines.
+pub fn short(text: &str) -> bool {
+    text.chars().count() <= 12
 }
 
 /// A number with so many significant digits, without trailing zeros, in scientific notation if tiny.
@@ -177,6 +194,14 @@ pub mod tests {
     }
 
     #[test]
+    fn slivers_at_the_end_of_a_range_ask_for_no_digits() {
+        let moved = Estimate::new(0.0, 0.0, 0.012345);
+        let other = Estimate::new(30.123456, 0.2, 60.1);
+        assert_eq!(Decimals::of([moved, other].into_iter()), Decimals(0));
+        assert_eq!(Decimals::of([moved].into_iter()), Decimals(4));
+    }
+
+    #[test]
     fn the_wider_side_is_shown_and_a_missing_one_is_not() {
         let decimals = Decimals(0);
         assert_eq!(decimals.error(Estimate::new(0.0, 0.0, 8.0)).unwrap(), "± 8");
@@ -188,6 +213,8 @@ pub mod tests {
     fn numbers_read_well() {
         assert_eq!(grouped("-1234567.8901"), "-1,234,567.8901");
         assert_eq!((grouped("123"), grouped("—"), grouped("± 1000")), ("123".into(), "—".into(), "± 1,000".into()));
+        assert_eq!((expected(4722.3), expected(-1.0)), ("±\u{a0}4,722".into(), "±\u{a0}−1".into()));
+        assert_eq!((pretty("± 12345"), expected(1.2e-7)), ("±\u{a0}12,345".into(), "±\u{a0}1.2e-7".into()));
         assert_eq!(significant(0.30000000000000004, 6), "0.3");
         assert_eq!((significant(1e-6, 3), significant(1234.0, 3)), ("1e-6".into(), "1234".into()));
     }

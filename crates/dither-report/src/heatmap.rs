@@ -185,7 +185,7 @@ fn legend(answer: &Answer, value: usize, (low, high): (f64, f64), decimals: Deci
             div.ends { span { (text(low)) } span { (text((low + high) / 2.0)) } span { (text(high)) } }
             p.muted {
                 (words.typical_error) (words.colon)
-                (typical.map_or(MISSING.to_owned(), |half| format!("± {}", text(half))))
+                (typical.map_or(MISSING.to_owned(), |half| pretty(&format!("± {}", decimals.number(Some(half))))))
             }
         }
     }

@@ -9,7 +9,7 @@ use dither_core::{Receipt, Role};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::document::{BudgetLine, Document, Loss, PrivacyStatement, Section, Share};
-use crate::format::{MISSING, significant, visible};
+use crate::format::{self, MISSING, significant, visible};
 use crate::language::{Language, Words};
 use crate::{heatmap, plot};
 
@@ -171,6 +171,9 @@ fn overview(sections: &[Section], words: &Words) -> Markup {
                     } } }
                 }
             }
+            @if sections.iter().map(|section| section.share.percent).sum::<f64>() > 100.05 {
+                p.muted { (words.shares_overlap) }
+            }
         }
     }
 }
@@ -180,7 +183,7 @@ fn expected(share: &Share) -> Markup {
     let several = share.noise.len() > 1;
     html! {
         @for noise in &share.noise {
-            @let error = noise.expected_error.map_or(MISSING.to_owned(), |error| format!("± {}", significant(error, 2)));
+            @let error = noise.expected_error.map_or(MISSING.to_owned(), format::expected);
             div { @if several { span.muted { (visible(&noise.column)) } " " } (error) }
         }
         @if share.noise.is_empty() { (MISSING) }
@@ -241,7 +244,7 @@ fn provenance(section: &Section, language: Language) -> Markup {
                         None => (words.ratio),
                     }
                     @if let Some(error) = noise.expected_error {
-                        (words.semicolon) (words.expected_error.to_lowercase()) " ± " (significant(error, 2))
+                        (words.semicolon) (words.expected_error.to_lowercase()) " " (format::expected(error))
                     }
                 }
             }

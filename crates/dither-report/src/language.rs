@@ -6,7 +6,7 @@ use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit};
 use serde::{Deserialize, Serialize};
 
 use crate::document::NoiseKind;
-use crate::format::significant;
+use crate::format::{pretty, significant};
 
 /// The language of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ impl Language {
             NoiseKind::Laplace => "b",
             NoiseKind::Gaussian => "σ",
         };
-        format!("{symbol} = {}", significant(scale, 4))
+        format!("{symbol} = {}", pretty(&significant(scale, 4)))
     }
 
     /// How much one unit may contribute, in one sentence.
@@ -155,6 +155,7 @@ pub(crate) struct Words {
     pub questions: &'static str,
     pub question: &'static str,
     pub share: &'static str,
+    pub shares_overlap: &'static str,
     pub expected_error: &'static str,
     pub mechanism: &'static str,
     pub ratio: &'static str,
@@ -216,9 +217,10 @@ const EN: Words = Words {
     questions: "Questions",
     question: "Question",
     share: "Share",
+    shares_overlap: "The shares add up to more than 100%: priced together, the questions cost less than the sum of their parts.",
     expected_error: "Expected error",
     mechanism: "Noise",
-    ratio: "ratio of noisy numbers",
+    ratio: "computed from two noisy sums",
     keys: "Groups",
     public_keys: "public: every group is shown, empty ones too",
     threshold: "shown only from this noisy number of units",
@@ -247,7 +249,7 @@ const EN: Words = Words {
     event: "Event",
     guarantees: "What it amounts to",
     guarantee_text: "All events together are (ε, δ)-differentially private with each of these pairs. Every accountant \
-        gives a valid upper bound of the same loss; the smallest is the tightest.",
+        gives a valid upper bound of the same loss at this δ; the smallest is the tightest.",
     accountant: "Accountant",
     unbounded: "no finite bound",
     charged: "Charged",
@@ -281,9 +283,10 @@ const ZH: Words = Words {
     questions: "查询一览",
     question: "查询",
     share: "占比",
+    shares_overlap: "占比之和超过 100%：各查询一起计价，总开销小于各自开销之和。",
     expected_error: "预期误差",
     mechanism: "噪声",
-    ratio: "两个加噪数值之比",
+    ratio: "由两个加噪总和计算得出",
     keys: "分组",
     public_keys: "公开分组：全部列出，包括空组",
     threshold: "仅列出加噪单位数不低于此值的分组",
@@ -310,7 +313,7 @@ const ZH: Words = Words {
     events: "对数据执行的操作",
     event: "隐私事件",
     guarantees: "隐私保证",
-    guarantee_text: "以上全部事件合起来满足下列每一组 (ε, δ)-差分隐私。各种核算方法给出的都是同一隐私损失的有效上界，最小者最紧。",
+    guarantee_text: "以上全部事件合起来满足下列每一组 (ε, δ)-差分隐私。各种核算方法给出的都是同一隐私损失在该 δ 下的有效上界，最小者最紧。",
     accountant: "核算方法",
     unbounded: "无有限上界",
     charged: "已用预算",

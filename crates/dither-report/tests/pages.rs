@@ -117,7 +117,7 @@ fn every_section_says_its_noise_its_share_and_that_post_processing_is_free() {
     let shown = Section { postprocessing: labels, ..section(answer, Some(Plot::Bars { key: None, value: None })) };
     let page = html::page(&document(vec![shown], Language::En));
     for said in [
-        "discrete Laplace noise, b = 1; expected error ± 1",
+        "discrete Laplace noise, b = 1; expected error ±\u{a0}1",
         "ε = 1 (100%)",
         "n: negative numbers moved to 0",
         "<span class=\"free\"",
@@ -127,6 +127,21 @@ fn every_section_says_its_noise_its_share_and_that_post_processing_is_free() {
     }
     let page = html::page(&document(vec![], Language::Zh));
     assert!(page.contains("lang=\"zh-Hans\"") && page.contains("隐私预算"));
+}
+
+#[test]
+fn shares_above_the_whole_are_explained_and_short_keys_stay_whole() {
+    let mut one = section(answer(3, "[0-10)"), None);
+    let page = |sections| html::page(&document(sections, Language::En));
+    assert!(page(vec![one.clone()]).contains("<th class=\"short\" scope=\"row\"><bdi>"));
+    assert!(!page(vec![one.clone()]).contains("more than 100%"));
+    one.share.percent = 60.0;
+    one.share.noise[0].expected_error = Some(4722.0);
+    one.share.noise[0].scale = Some(1_204_667.0);
+    let both = page(vec![one.clone(), Section { id: "other".into(), ..one }]);
+    for said in ["more than 100%", "±\u{a0}4,722", "b = 1,204,667"] {
+        assert!(both.contains(said), "{said}");
+    }
 }
 
 #[test]

@@ -12,11 +12,11 @@ use dither_mechanisms::{KeyRule, PlanMechanism};
 use dither_query::Refusal;
 use dither_query::error::Code;
 use dither_query::explain::Accountants;
-use dither_query::plan::{Derivation, QueryPlan, shape};
+use dither_query::plan::{QueryPlan, shape};
 use dither_query::release::{answer, columns};
 use dither_report::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind,
-    PrivacyStatement, Section, Share, TableBounds, Version, postprocess,
+    PrivacyStatement, Section, Share, Step, TableBounds, Version, postprocess,
 };
 use serde::Serialize;
 
@@ -162,7 +162,7 @@ impl Session {
                 note: question.note.clone(),
                 question: question.sql.trim().to_owned(),
                 answer: shown,
-                share: share(plan, &charged)?,
+                share: share(question, plan, &charged)?,
                 postprocessing: labels,
                 plot: question.plot.clone(),
             });
@@ -194,7 +194,7 @@ impl Session {
                 .zip(&plans)
                 .map(|(question, plan)| EventLine { purpose: question.title.clone(), event: plan.event() })
                 .collect(),
-            guarantees: guarantees(&plans, spec.budget.delta),
+            guarantees: guarantees(&plans, &cost, spec.budget.delta),
             total,
             charged: loss(charged),
             head,
@@ -258,14 +258,17 @@ async fn check_steps(spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error
     Ok(())
 }
 
-/// What one question cost by itself, and how it was noised.
-fn share(plan: &QueryPlan, charged: &Amounts) -> Result<Share, Error> {
+/// What one question cost by itself, and how it was noised, in the units that are shown.
+fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Share, Error> {
     let cost = Amounts::from(&plan.cost().map_err(|refusal| Error::refused(refusal, ""))?);
-    let noise = plan.explain_outputs().into_iter().zip(&plan.derivations).map(|(output, derivation)| Noise {
-        column: output.name,
-        kind: if output.mechanism == "Gaussian" { NoiseKind::Gaussian } else { NoiseKind::Laplace },
-        scale: (!matches!(derivation, Derivation::PairMean(_))).then_some(output.noise_scale),
-        expected_error: output.expected_error,
+    let noise = plan.explain_outputs().into_iter().map(|output| {
+        let noise = Noise {
+            column: output.name,
+            kind: if output.mechanism == "Gaussian" { NoiseKind::Gaussian } else { NoiseKind::Laplace },
+            scale: (!output.noise_of_pair).then_some(output.noise_scale),
+            expected_error: output.expected_error,
+        };
+        question.then.iter().fold(noise, converted)
     });
     Ok(Share {
         epsilon: cost.epsilon,
@@ -279,7 +282,22 @@ fn share(plan: &QueryPlan, charged: &Amounts) -> Result<Share, Error> {
     })
 }
 
-fn guarantees(plans: &[QueryPlan], delta: Delta) -> Vec<Guarantee> {
+/// Noise in the unit that a step converts to. What else a step does to an error stands beside the step.
+fn converted(mut noise: Noise, step: &Step) -> Noise {
+    if let Step::Convert { column, multiply, rename, .. } = step
+        && *column == noise.column
+    {
+        let factor = multiply.abs();
+        noise.scale = noise.scale.map(|scale| scale * factor);
+        noise.expected_error = noise.expected_error.map(|error| error * factor);
+        noise.column = rename.clone().unwrap_or(noise.column);
+    }
+    noise
+}
+
+/// What the events amount to at the δ that was charged; at that of the budget where none was.
+fn guarantees(plans: &[QueryPlan], cost: &Cost, budget: Delta) -> Vec<Guarantee> {
+    let delta = Delta::from_attos(cost.delta_attos).ok().filter(|delta| !delta.is_zero()).unwrap_or(budget);
     let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
     let event: PrivacyEvent = mechanism.event();
     let Some(accountants) = Accountants::of(&event, delta) else { return Vec::new() };

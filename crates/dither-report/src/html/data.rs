@@ -4,7 +4,7 @@ use dither_core::{Answer, Cell, Key, Role};
 use maud::{Markup, html};
 
 use crate::document::{Plot, Section};
-use crate::format::{Decimals, MISSING, pretty, visible};
+use crate::format::{Decimals, MISSING, pretty, short, visible};
 use crate::language::Words;
 use crate::plot::value_column;
 
@@ -51,7 +51,10 @@ pub(super) fn table(section: &Section, words: &Words) -> Markup {
 fn one(cell: &Cell, decimals: Decimals) -> Markup {
     match cell {
         Cell::Key(key @ (Key::Integer(_) | Key::Number(_))) => html! { th scope="row" { (key) } },
-        Cell::Key(key) => html! { th scope="row" { bdi { (visible(&key.to_string())) } } },
+        Cell::Key(key) => {
+            let text = visible(&key.to_string());
+            html! { th.short[short(&text)] scope="row" { bdi { (text) } } }
+        }
         Cell::Value(estimate) => html! {
             td.num { (pretty(&decimals.number(estimate.value))) }
             td.error { (decimals.error(*estimate).map(|error| pretty(&error)).unwrap_or_default()) }
@@ -109,7 +112,7 @@ pub(super) fn cross_table(plot: &Plot, section: &Section) -> Markup {
                     @for head in &heads { th.num scope="col" { bdi { (head) } } }
                 } }
                 tbody { @for (down, side) in sides.iter().enumerate() { tr {
-                    th scope="row" { bdi { (side) } }
+                    th.short[short(side)] scope="row" { bdi { (side) } }
                     @for across in 0..heads.len() {
                         td.num { @match cells.get(&(down, across)) {
                             Some(estimate) => {

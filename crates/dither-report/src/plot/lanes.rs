@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::scale::Scale;
 use super::{Mark, Style, percent};
-use crate::format::MISSING;
+use crate::format::{MISSING, short};
 
 /// The height of a lane in pixels.
 const HEIGHT: u32 = 24;
@@ -17,7 +17,7 @@ pub(super) fn draw(marks: &[Mark], style: Style) -> Markup {
     html! {
         div.lanes {
             @for mark in marks {
-                span.label { bdi { (mark.label) } }
+                span.label.short[short(&mark.label)] { bdi { (mark.label) } }
                 svg.lane width="100%" height=(HEIGHT) role="img" aria-label=(mark.title) {
                     title { (mark.title) }
                     @for tick in &scale.ticks {
