@@ -6,17 +6,17 @@ use dither_query::engine::EngineError;
 /// Prints an error to the terminal. What may depend on the data goes to the operator's log instead.
 pub fn print(error: &anyhow::Error) {
     let Some(known) = error.downcast_ref::<Error>() else {
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", shown(&format!("{error:#}")));
         return;
     };
-    eprintln!("error[{}]: {known}", known.code());
+    eprintln!("error[{}]: {}", known.code(), shown(&known.to_string()));
     if let Error::Refused { refusal, sql } = known
         && let Some(pointer) = refusal.pointer(sql)
     {
-        eprintln!("{pointer}");
+        eprintln!("{}", shown(&pointer));
     }
     if let Some(hint) = known.hint() {
-        eprintln!("hint: {hint}");
+        eprintln!("hint: {}", shown(&hint));
     }
     if let Error::Engine(failure) = known {
         log(failure);
@@ -36,4 +36,20 @@ fn log(failure: &EngineError) {
     if written.is_err() {
         eprintln!("warning: the operator's log could not be written");
     }
+}
+
+/// A text that cannot steer the terminal: names, questions and policies may hold anything. A tab is one cell wide, as the
+/// caret below it counts.
+fn shown(text: &str) -> String {
+    let safe = |c: char| match c {
+        '\n' => '\n',
+        '\t' => ' ',
+        c if c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+        {
+            '\u{fffd}'
+        }
+        c => c,
+    };
+    text.chars().map(safe).collect()
 }

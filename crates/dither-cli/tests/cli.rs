@@ -1012,3 +1012,54 @@ fn the_noise_of_a_report_is_that_of_the_numbers_it_shows() {
         assert_eq!(guarantee["delta"], certificate["charged"]["delta"]);
     }
 }
+
+#[test]
+fn a_wrong_value_is_refused_in_our_words() {
+    let clinic = Clinic::with("");
+    let said = |sql: &str, more: &[&str]| {
+        let output = clinic.query(sql, more);
+        assert!(!output.status.success(), "{sql}");
+        stderr(&output)
+    };
+    for epsilon in [["-e", "-1"], ["-e", "-1e-6"], ["--epsilon", "-0.5"]] {
+        let text = said("SELECT COUNT(*) FROM visits", &epsilon);
+        assert!(text.contains("epsilon must be") && !text.contains("unexpected"), "{text}");
+    }
+    let text = said("SELECT SUM(city, contribution_bounds_per_row => (0, 1)) FROM visits", &["-e", "0.1"]);
+    assert!(text.contains("bounds per row are three numbers") && !text.contains("oercion"), "{text}");
+    let text = said("SELECT SUM(patient * age) FROM visits", &["-e", "0.1"]);
+    assert!(text.contains("missing-bounds") && !text.contains("visits.patient"), "{text}");
+    // A name from the policy or the question cannot steer the terminal.
+    let text = said("SELECT COUNT(*) FROM \"\u{1b}[2J\u{202e}x\"", &["-e", "0.1"]);
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text:?}");
+    // What is wrong in the policy points at no place in the question.
+    clinic.write("policy.toml", &format!("{POLICY}odd = {{ type = \"integer\", expression = \"nothing + 1\" }}\n"));
+    let text = said("SELECT COUNT(*) FROM visits", &["-e", "0.1"]);
+    assert!(
+        text.contains("the computed column `odd`") && text.contains("in the policy") && !text.contains('^'),
+        "{text}"
+    );
+    for (ledger, word) in
+        [("nodir/x.db", "there is no folder"), ("visits.csv", "is not a ledger"), (".", "is not a ledger")]
+    {
+        clinic.write("policy.toml", &format!("ledger = \"{ledger}\"\n{POLICY}"));
+        let text = said("SELECT COUNT(*) FROM visits", &["-e", "0.1"]);
+        assert!(text.contains(word), "{ledger}: {text}");
+    }
+    assert!(!clinic.path("ledger.db").exists());
+}
+
+#[test]
+fn an_output_without_a_name_is_named_as_it_was_written() {
+    let clinic = Clinic::with("");
+    let sql = "SELECT SUM(age, contribution_bounds_per_row => (0, 5)) FROM visits";
+    let header = stdout(&clinic.query(sql, &["-e", "0.1", "-f", "csv"]));
+    assert!(header.starts_with("\"SUM(age, contribution_bounds_per_row => (0, 5))\","), "{header}");
+    clinic.write(
+        "report.toml",
+        "policy = \"policy.toml\"\ntitle = \"t\"\nbudget = { epsilon = 0.4, delta = 0 }\n[[question]]\nid = \"n\"\n\
+         title = \"n\"\nsql = \"SELECT COUNT(*) AS r FROM visits\"\ntarget_error = 60\n",
+    );
+    let output = clinic.run(&["report", "report.toml"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}

@@ -90,6 +90,12 @@ pub enum LedgerError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// There is no folder for the file.
+    #[error("there is no folder {} for the ledger", path.display())]
+    NoFolder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The file is something else, or a ledger whose beginning is gone.
     #[error("{} is not a ledger", path.display())]
     NotALedger {
@@ -188,6 +194,7 @@ impl Explain for LedgerError {
             Self::ProtectionChanged { .. } => "protection-changed",
             Self::StewardsMissing { .. } => "stewards-missing",
             Self::Missing { .. } => "ledger-missing",
+            Self::NoFolder { .. } => "ledger-no-folder",
             Self::NotALedger { .. } => "not-a-ledger",
             Self::UnknownFormat { .. } => "ledger-format-unknown",
             Self::Damaged { .. } => "ledger-damaged",
@@ -232,6 +239,7 @@ impl Explain for LedgerError {
             }
             Self::StewardsMissing { .. } => "give two different names".into(),
             Self::Missing { .. } => "check the path, or declare the data set first".into(),
+            Self::NoFolder { .. } => "make the folder, or correct `ledger` in the policy".into(),
             Self::NotALedger { .. } => {
                 "check the path; if the ledger was here, restore it and verify it against a receipt".into()
             }

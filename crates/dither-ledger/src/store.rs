@@ -35,6 +35,13 @@ impl Store {
     pub(crate) async fn open(path: &Path, create: bool) -> Result<Self, LedgerError> {
         sqlx::any::install_default_drivers();
         let exists = path.try_exists().map_err(|source| LedgerError::File { path: path.to_owned(), source })?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(LedgerError::NoFolder { path: folder.to_owned() });
+        }
+        if path.is_dir() {
+            return Err(LedgerError::NotALedger { path: path.to_owned() });
+        }
         match (exists, create) {
             (false, false) => return Err(LedgerError::Missing { path: path.to_owned() }),
             (false, true) => create_file(path).await?,
@@ -43,7 +50,12 @@ impl Store {
         let options = options(path)?;
         // One connection by hand first: a pool would retry a broken file until its timeout.
         let mut connection = AnyConnection::connect_with(&options).await?;
-        let id = check(&mut connection, path).await;
+        let id = check(&mut connection, path).await.map_err(|error| match error {
+            LedgerError::Malformed(source) if is_no_database(&source) => {
+                LedgerError::NotALedger { path: path.to_owned() }
+            }
+            error => error,
+        });
         let closed = connection.close().await;
         let id = id?;
         closed?;
@@ -183,6 +195,11 @@ pub(crate) fn unsigned(value: i64) -> Result<u64, LedgerError> {
 /// A sequence as a number of the storage.
 pub(crate) fn signed(value: u64) -> Result<i64, LedgerError> {
     i64::try_from(value).map_err(|_| LedgerError::Damaged { sequence: 0, finding: "a sequence is out of range" })
+}
+
+/// Whether the engine said that a file has nothing to do with it: SQLITE_NOTADB.
+fn is_no_database(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "26")
 }
 
 /// Checks what a start must know: the format and the last link.

@@ -93,12 +93,14 @@ pub struct Refusal {
     pub hint: Option<String>,
     /// Where in the text.
     pub place: Option<Place>,
+    /// Whether the cause stands in the policy, so that no place of the text shows it.
+    pub in_policy: bool,
 }
 
 impl Refusal {
     /// A refusal without hint and place.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, place: None }
+        Self { code, message: message.into(), hint: None, place: None, in_policy: false }
     }
 
     /// Adds what to change.
@@ -109,7 +111,9 @@ impl Refusal {
 
     /// Adds where, unless it is known already.
     pub fn at(mut self, place: Option<Place>) -> Self {
-        self.place = self.place.or(place);
+        if !self.in_policy {
+            self.place = self.place.or(place);
+        }
         self
     }
 

@@ -308,7 +308,7 @@ fn counted(count: u32, what: &str) -> String {
 }
 
 /// The engine's name of an aggregate as people write it: `count(*)` for `count(Int64(1))`.
-fn readable(name: &str) -> String {
+pub(crate) fn readable(name: &str) -> String {
     let mut text = name.replace("count(Int64(1))", "count(*)");
     for wrapper in ["Int64(", "Float64(", "Utf8("] {
         while let Some(start) = text.find(wrapper) {

@@ -44,7 +44,7 @@ impl Plot {
     /// Finds wrong column names before anything is charged.
     ///
     /// # Errors
-    /// [`StepError::UnknownColumn`] with the nearest name, and [`StepError::WrongRole`].
+    /// [`StepError::UnknownColumn`] with the nearest name, [`StepError::WrongRole`], and [`StepError::OneDirection`].
     pub fn check(&self, columns: &[Column]) -> Result<(), StepError> {
         let answer = Answer { columns: columns.to_vec(), rows: Vec::new() };
         let (keys, value) = match self {
@@ -52,8 +52,13 @@ impl Plot {
             Self::HeatMap { x, y, value } => (vec![x, y], value),
             Self::Table { rows, columns, value } => (vec![rows, columns], value),
         };
-        for key in keys {
+        for key in &keys {
             find(&answer, "plot", key, Role::Key)?;
+        }
+        if let [one, other] = keys[..]
+            && one == other
+        {
+            return Err(StepError::OneDirection { column: one.clone() });
         }
         value.iter().try_for_each(|value| find(&answer, "plot", value, Role::Value).map(|_| ()))
     }

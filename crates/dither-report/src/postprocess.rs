@@ -146,6 +146,12 @@ pub enum StepError {
         /// `key` or `value`.
         needed: &'static str,
     },
+    /// A plot of two directions with one column in both.
+    #[error("`plot` has the column `{column}` in both directions")]
+    OneDirection {
+        /// The column.
+        column: String,
+    },
     /// A section that the report does not have before this one.
     #[error("`sum-to-total` names the section `{section}`, which is not in the report")]
     UnknownSection {
@@ -187,6 +193,7 @@ impl Explain for StepError {
             Self::WrongRole { .. } => "step-wrong-column",
             Self::UnknownSection { .. } => "step-unknown-section",
             Self::NotOneTotal { .. } => "step-not-one-total",
+            Self::OneDirection { .. } => "plot-one-direction",
             Self::NameTaken { .. } => "step-name-taken",
             Self::Parameter { .. } => "step-parameter",
         }
@@ -197,6 +204,7 @@ impl Explain for StepError {
                 nearest.as_ref().map(|name| format!("did you mean `{name}`?"))
             }
             Self::NotOneTotal { .. } => Some("ask for the total with the same groups, and name them in `by`".into()),
+            Self::OneDirection { .. } => Some("name two different key columns".into()),
             Self::NameTaken { .. } => Some("choose another name in `rename`".into()),
             Self::WrongRole { .. } | Self::Parameter { .. } => None,
         }

@@ -150,6 +150,12 @@ fn plots_are_checked_by_name_before_anything_is_charged() {
     let columns = answer(0, "").columns;
     let plot = Plot::HeatMap { x: "x".into(), y: "yy".into(), value: None };
     assert_eq!(plot.check(&columns).unwrap_err().hint().unwrap(), "did you mean `y`?");
+    for plot in [
+        Plot::HeatMap { x: "x".into(), y: "x".into(), value: None },
+        Plot::Table { rows: "y".into(), columns: "y".into(), value: None },
+    ] {
+        assert_eq!(plot.check(&columns).unwrap_err().code(), "plot-one-direction");
+    }
     let plot = Plot::Bars { key: Some("n".into()), value: None };
     assert_eq!(plot.check(&columns).unwrap_err().code(), "step-wrong-column");
     assert!(Plot::Bars { key: None, value: Some("n".into()) }.check(&columns).is_ok());

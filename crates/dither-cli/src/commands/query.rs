@@ -22,7 +22,7 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     match command.format {
         Format::Table => {
             let empty = match answered.answer.rows.is_empty() {
-                true => "no group reached the threshold, or none passed HAVING\n",
+                true => "no row: no group reached the threshold, none passed HAVING, or OFFSET skipped all\n",
                 false => "",
             };
             let text = format!("{}{empty}\n{}\n", dither::table(&answered.answer), summary(&answered));

@@ -82,6 +82,9 @@ impl Explain for PolicyError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Read { .. } => Some("check that the file exists and is UTF-8 text".into()),
+            Self::Syntax { message, .. } if message.ends_with("one character in quotes") => {
+                Some("write one ASCII character such as \";\", or leave the key out".into())
+            }
             Self::Syntax { .. } => None,
             Self::UnknownKey { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
             Self::UnknownKey { expected, .. } => Some(format!("one of {} may stand here", expected.join(", "))),
@@ -285,7 +288,8 @@ impl Problem {
                 "write [lower, upper] with lower < upper, no wider than the subject needs".into()
             }
             Self::NotFor { .. } => "remove it".into(),
-            Self::Number { .. } => "write a finite number; a step must be above 0".into(),
+            Self::Number { value } if value.is_finite() => "write a number above 0".into(),
+            Self::Number { .. } => "write a finite number, or leave it out".into(),
             Self::KeyType { r#type, .. } => key_hint(*r#type).into(),
             Self::KeyTwice { key } => format!("remove one `{key}`"),
             Self::KeyRange { .. } => "write { from = 1, to = 12 } with from <= to".into(),

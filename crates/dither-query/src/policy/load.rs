@@ -114,7 +114,9 @@ fn undecided(value: &DeValue<'_>, path: &mut Vec<String>) -> Result<(), Refusal>
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
         path.push(key.get_ref().to_string());
-        if value.get_ref().as_str() == Some("") {
+        // An empty character is no open decision: the reader of characters refuses it.
+        let character = matches!(key.get_ref().as_ref(), "delimiter" | "quote" | "thousands" | "decimal");
+        if value.get_ref().as_str() == Some("") && !character {
             return Err((path.clone(), Problem::Undecided));
         }
         undecided(value.get_ref(), path)?;
@@ -177,7 +179,22 @@ fn explain(error: &toml::de::Error, text: &str) -> PolicyError {
     if let Some(key) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
         return PolicyError::MissingKey { key: key.to_owned(), at };
     }
-    PolicyError::Syntax { message: message.to_owned(), at }
+    PolicyError::Syntax { message: in_words(message), at }
+}
+
+/// What the TOML reader expects, without the names of types in programs.
+fn in_words(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let words = match expected {
+        "a nonzero u32" => "a whole number from 1 to 4294967295",
+        "u64" | "u32" => "a whole number, not below 0",
+        "i64" => "a whole number",
+        "f64" | "f32" => "a number",
+        "a character" => "one character in quotes",
+        "a boolean" => "true or false",
+        other => other,
+    };
+    format!("{found}expected {words}")
 }
 
 /// The most similar of several words, if one is similar at all.

@@ -106,6 +106,34 @@ fn bounds_are_exactly_two() {
 }
 
 #[test]
+fn wrong_values_are_explained_without_names_of_types() {
+    let syntax = "policy-syntax";
+    assert_refused(
+        &good().replace("_rows_per_group = 3", "_rows_per_group = 0"),
+        syntax,
+        &["a whole number from 1 to"],
+    );
+    assert_refused(
+        &good().replace("_rows_per_group = 3", "_rows_per_group = 1.5"),
+        syntax,
+        &["a whole number from 1 to"],
+    );
+    let public = |line: &str| {
+        good().replace("[tables.visits.columns]", &format!("[tables.visits.public]\n{line}\n[tables.visits.columns]"))
+    };
+    assert_refused(&public("rows = -1"), syntax, &["a whole number, not below 0"]);
+    let csv = |line: &str| {
+        good().replace("[tables.visits.columns]", &format!("[tables.visits.csv]\n{line}\n[tables.visits.columns]"))
+    };
+    for line in ["delimiter = \"\"", "quote = \"\"", "delimiter = \";;\""] {
+        assert_refused(&csv(line), syntax, &["one character in quotes", "leave the key out"]);
+    }
+    let typical = |value: &str| with_column(&format!("x = {{ type = \"number\", bounds = [0, 1], {value} }}"));
+    assert_refused(&typical("typical = nan"), "policy-number", &["finite number, or leave it out"]);
+    assert_refused(&typical("step = 0"), "policy-number", &["a number above 0"]);
+}
+
+#[test]
 fn a_caret_points_below_wide_characters() {
     let (_, message) = refusal(&with_column(r#""年龄" = { type = "integer", bounds = [9, 1] }"#));
     let lines: Vec<&str> = message.lines().collect();

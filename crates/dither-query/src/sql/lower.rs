@@ -119,7 +119,7 @@ fn source(plan: &LogicalPlan) -> Result<(String, Vec<Expr>), Refusal> {
 fn type_refusal(error: &DataFusionError) -> Refusal {
     let text = error.find_root().strip_backtrace();
     let text = text.strip_prefix("Error during planning: ").unwrap_or(&text);
-    Refusal::new(Code::Type, text.lines().next().unwrap_or_default())
+    super::not_numbers(text).unwrap_or_else(|| Refusal::new(Code::Type, text.lines().next().unwrap_or_default()))
 }
 
 /// Makes the types of both sides of every operator equal, as the engine would.
@@ -144,8 +144,10 @@ impl<'a> Scope<'a> {
         let mut computed = HashMap::new();
         for (name, column) in &table.columns {
             if let Some(text) = &column.expression {
-                let refused = |refusal: Refusal| {
-                    Refusal::new(refusal.code, format!("the computed column `{name}`: {}", refusal.message))
+                let refused = |refusal: Refusal| Refusal {
+                    hint: Some(format!("correct the `expression` of column `{name}` in the policy")),
+                    in_policy: true,
+                    ..Refusal::new(refusal.code, format!("the computed column `{name}`: {}", refusal.message))
                 };
                 let expr = scope.computed_column(text, state).map_err(refused)?;
                 computed.insert(name.clone(), try_cast(expr, arrow_type(column.r#type)));
@@ -313,6 +315,7 @@ impl<'a> Scope<'a> {
                 Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
                 None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
             };
+            let name = crate::explain::readable(&name);
             Refusal::new(Code::MissingBounds, format!("`{name}` has no bounds, so one row could move it without limit"))
                 .hint(hint)
                 .at(at)

@@ -26,6 +26,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 pub use options::SqlOptions;
 
+use catalog::CLAMP;
+
 use crate::error::{Code, Place, Refusal};
 use crate::ir::Question;
 use crate::policy::Policy;
@@ -118,6 +120,9 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
     if text.starts_with("Projections require unique expression names") {
         return Refusal::new(code, "two columns of the answer have one name").hint("name them apart: COUNT(*) AS n");
     }
+    if let Some(refusal) = not_numbers(&text) {
+        return refusal.at(place);
+    }
     // The first line of the front end's message is a sentence; what follows repeats the plan.
     let sentence = text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
     let mut refusal = Refusal::new(code, sentence).at(place.or_else(|| location(&text)));
@@ -128,6 +133,15 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
         refusal.place = first_mention(&refusal.message, sql);
     }
     refusal
+}
+
+/// What the engine says of a clamp whose arguments are no numbers, in terms of what was written.
+fn not_numbers(text: &str) -> Option<Refusal> {
+    let about = text.contains(&format!("'{CLAMP}'")) || text.contains(&format!("{CLAMP}("));
+    about.then(|| {
+        Refusal::new(Code::Type, "bounds per row are three numbers: the value, the least and the greatest")
+            .hint("write SUM(x, contribution_bounds_per_row => (0, 100)) with a column of numbers")
+    })
 }
 
 /// Finds `Line: 1, Column: 8` in a parser's message.

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, LimitClause, ObjectName, Query, Select, SetExpr, Spanned, Statement, TableFactor,
+    GroupByExpr, Ident, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Spanned, Statement, TableFactor,
     TableWithJoins, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -37,11 +37,26 @@ pub(super) fn check(statement: DfStatement, policy: &Policy) -> Result<Accepted,
     let select = check_query(query)?;
     check_select(select, policy)?;
     let start = first_token(select);
+    let written: Vec<String> = select.projection.iter().map(ToString::to_string).collect();
     let mut walk = Walk { depth: 0 };
     if let ControlFlow::Break(refusal) = VisitMut::visit(&mut rewritten, &mut walk) {
         return Err(*refusal);
     }
+    name_as_written(&mut rewritten, &written);
     Ok(Accepted { rewritten, place: start })
+}
+
+/// Names the outputs that were rewritten and have no name as they were written.
+fn name_as_written(statement: &mut Statement, written: &[String]) {
+    let Statement::Query(query) = statement else { return };
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    for (item, text) in select.projection.iter_mut().zip(written) {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && expr.to_string().contains(&format!("{CLAMP}("))
+        {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', text) };
+        }
+    }
 }
 
 fn only_select(at: Option<Place>) -> Refusal {
@@ -91,6 +106,18 @@ fn check_query(query: &Query) -> Result<&Select, Refusal> {
     if let Some(LimitClause::OffsetCommaLimit { offset, .. }) = limit_clause {
         return Err(unsupported("LIMIT a, b is not analysed", "write LIMIT n OFFSET m", offset.span()));
     }
+    if let Some(LimitClause::LimitOffset { limit, offset, limit_by }) = limit_clause {
+        let numbers = limit.iter().map(|limit| (limit, 1)).chain(offset.iter().map(|offset| (&offset.value, 0)));
+        for (number, least) in numbers {
+            if !limit_by.is_empty() || whole(number).is_none_or(|number| number < least) {
+                return Err(unsupported(
+                    "this LIMIT is not analysed",
+                    "write LIMIT 10, or LIMIT 10 OFFSET 20",
+                    number.span(),
+                ));
+            }
+        }
+    }
     match body.as_ref() {
         SetExpr::Select(select) => Ok(select),
         SetExpr::SetOperation { .. } => {
@@ -103,6 +130,14 @@ fn check_query(query: &Query) -> Result<&Select, Refusal> {
         | SetExpr::Delete(_)
         | SetExpr::Merge(_)
         | SetExpr::Table(_) => Err(only_select(place(body.span()))),
+    }
+}
+
+/// A whole number of 32 bits, so that no sum of two leaves 64.
+fn whole(expr: &Expr) -> Option<u32> {
+    match expr {
+        Expr::Value(value) => value.value.to_string().parse().ok(),
+        _ => None,
     }
 }
 

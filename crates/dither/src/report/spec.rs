@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dither_core::Budget;
 use dither_query::plan::MechanismChoice;
 use dither_report::{Language, Plot, Step};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::error::Error;
 
@@ -53,7 +53,7 @@ pub struct Question {
     #[serde(default)]
     pub weight: Option<f64>,
     /// The error to aim at instead of a weight, as `0.3` or `2%`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "number_or_text")]
     pub target_error: Option<String>,
     /// Which noise.
     #[serde(default)]
@@ -116,4 +116,20 @@ impl ReportSpec {
 fn is_id(text: &str) -> bool {
     let allowed = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     (1..=200).contains(&text.len()) && text.chars().all(allowed)
+}
+
+/// An error to aim at, written as `2`, `0.3` or `"2%"`.
+fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "an error to aim at is a number such as 0.3 or a text such as \"2%\"")]
+    enum Written {
+        Whole(i64),
+        Number(f64),
+        Text(String),
+    }
+    Ok(Some(match Written::deserialize(deserializer)? {
+        Written::Whole(value) => value.to_string(),
+        Written::Number(value) => value.to_string(),
+        Written::Text(text) => text,
+    }))
 }
