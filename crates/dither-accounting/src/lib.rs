@@ -19,6 +19,10 @@
 //! # Where to start
 //! [`Cost::of`] for a price, [`Filter::admit`] for the gate, [`calibrate::gaussian_variance`] for noise;
 //! [`rdp::Curve::of`] for a training run, [`calibrate::noise_multiplier`] for its noise.
+//! It sees no data, draws no noise, stores nothing. Filters know no sampling and no numerical composition: many small
+//! Laplace events are charged by Rényi, which is valid and not exact. What they cost exactly, [`Pld`] says afterwards.
+//! [`Cost::of`] for a price, [`Filter::admit`] for the gate, [`calibrate::gaussian_variance`] for noise,
+//! [`Pld::of`] for training runs and mixed histories.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -33,6 +37,7 @@ pub mod event;
 pub mod filter;
 pub mod gaussian;
 pub mod gdp;
+pub mod pld;
 mod profile;
 pub mod pure;
 pub mod rdp;
@@ -47,4 +52,5 @@ pub use error::AccountingError;
 pub use event::Event;
 pub use filter::{Composition, ConcentratedFilter, ConcentratedLoss, Filter, Odometer, Refusal, Remaining, Spent};
 pub use gaussian::GAUSSIAN_MIN_SIGMA;
+pub use pld::{Interval, Pld};
 pub use validate::MAX_DEPTH;

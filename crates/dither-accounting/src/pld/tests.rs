@@ -1,0 +1,149 @@
+//! The machinery against closed forms, below the level at which Gaussians become one.
+
+use super::*;
+use crate::gaussian;
+
+/// Numbers in [0, 1) from a linear congruence: the cases of a test never change.
+struct Cases(u64);
+
+impl Cases {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn log(&mut self, low: f64, high: f64) -> f64 {
+        low * libm::exp(self.next() * libm::log(high / low))
+    }
+
+    fn count() -> usize {
+        if std::env::var_os("DITHER_LONG").is_some() { 100_000 } else { 300 }
+    }
+}
+
+fn composed(pair: Pair, count: u64) -> Pld {
+    Pld::compose(Plan { parts: vec![(pair, count)], broken: false })
+}
+
+#[test]
+fn ac_07_repeated_gaussians_match_the_closed_form() {
+    let mut cases = Cases(1);
+    for _ in 0..Cases::count() / 3 {
+        let count = cases.log(2.0, 20_000.0) as u64;
+        let total = cases.log(0.01, 6.0);
+        let delta = cases.log(1e-12, 1e-2);
+        let mu = total / (count as f64).sqrt();
+        let exact = gaussian::epsilon(delta, total).unwrap();
+        let bounds = composed(Pair::Gaussian { mu }, count).epsilon(delta);
+        let case = format!("{count} of mu {mu}, delta {delta:e}: {bounds:?}, exactly {exact}");
+        assert!(bounds.upper >= exact * (1.0 - 1e-9) && bounds.upper <= exact * 1.001 + 1e-9, "{case}");
+        assert!(bounds.lower <= exact && bounds.lower >= exact * 0.999 - 1e-9, "{case}");
+    }
+}
+
+/// δ of so many randomised responses, a sum over how often the truth was told.
+fn responses(count: u64, loss: f64, epsilon: f64) -> f64 {
+    let (truth, lie) = (-libm::log1p(libm::exp(-loss)), -loss - libm::log1p(libm::exp(-loss)));
+    let (mut sum, mut choose) = (0.0, 0.0);
+    for lies in 0..=count {
+        let total = (count - lies) as f64 * loss - lies as f64 * loss;
+        if total > epsilon {
+            let log = choose + (count - lies) as f64 * truth + lies as f64 * lie;
+            sum += libm::exp(log) * -libm::expm1(epsilon - total);
+        }
+        choose += libm::log((count - lies) as f64 / (lies + 1) as f64);
+    }
+    sum
+}
+
+#[test]
+fn ac_07_repeated_responses_match_the_closed_form() {
+    let mut cases = Cases(2);
+    for _ in 0..Cases::count() / 10 {
+        let (count, loss) = (cases.log(2.0, 500.0) as u64, cases.log(0.005, 1.0));
+        let epsilon = cases.next() * loss * (count as f64).sqrt().min(count as f64 / 4.0) * 4.0;
+        let exact = responses(count, loss, epsilon);
+        let bounds = composed(Pair::Response { epsilon: loss, others: 0.0, delta: 0.0 }, count).delta(epsilon);
+        let case = format!("{count} of {loss} at {epsilon}: {bounds:?}, exactly {exact:e}");
+        assert!(bounds.upper >= exact * (1.0 - 1e-9), "{case}");
+        assert!(bounds.lower <= exact * (1.0 + 1e-9), "{case}");
+        assert!(bounds.upper <= exact * 1.05 + 1e-9, "{case}");
+    }
+}
+
+#[test]
+fn ac_07_two_laplaces_match_an_integral() {
+    let mut cases = Cases(3);
+    for _ in 0..30 {
+        let loss = cases.log(0.01, 3.0);
+        let epsilon = 2.0 * loss * cases.next();
+        let pair = Pair::Laplace { epsilon: loss };
+        let h = |y: f64| pair.hockey_stick(Way::Remove, y).upper;
+        // P has ½ at the largest loss, ½e^−ε at the smallest, and the density e^((l−ε)/2)/4 between.
+        let pieces = 20_000;
+        let width = 2.0 * loss / f64::from(pieces);
+        let between: f64 = (0..pieces)
+            .map(|i| {
+                let l = -loss + (f64::from(i) + 0.5) * width;
+                libm::exp((l - loss) / 2.0) / 4.0 * h(epsilon - l) * width
+            })
+            .sum();
+        let exact = 0.5 * h(epsilon - loss) + 0.5 * libm::exp(-loss) * h(epsilon + loss) + between;
+        let bounds = composed(pair.clone(), 2).delta(epsilon);
+        assert!(bounds.upper >= exact * (1.0 - 1e-6) - 1e-12, "{loss} {epsilon} {bounds:?} {exact}");
+        assert!(bounds.lower <= exact * (1.0 + 1e-6) + 1e-12, "{loss} {epsilon} {bounds:?} {exact}");
+        assert!(bounds.upper - bounds.lower <= 1e-2 * exact + 1e-6, "{loss} {epsilon} {bounds:?} {exact}");
+    }
+}
+
+#[test]
+fn hockey_sticks_are_convex_and_the_two_ways_agree() {
+    let gaussian = || Box::new(Pair::Gaussian { mu: 0.8 });
+    let tails = Arc::new(pair::Tails::new(3.0));
+    let pairs = [
+        Pair::Gaussian { mu: 0.03 },
+        Pair::Gaussian { mu: 2.0 },
+        Pair::Laplace { epsilon: 0.7 },
+        Pair::DiscreteLaplace { steps: 3.0, scale: 2.0 },
+        Pair::DiscreteGaussian { steps: 2.0, sigma: 3.0, tails },
+        Pair::Response { epsilon: 0.5, others: 3.0, delta: 1e-3 },
+        Pair::Sampled { rate: 0.01, base: gaussian() },
+        Pair::Sampled { rate: 0.3, base: Box::new(Pair::Laplace { epsilon: 0.7 }) },
+        Pair::Replaced { rate: 0.02, mu: 0.9 },
+        Pair::Largest(vec![Pair::Gaussian { mu: 0.4 }, Pair::Laplace { epsilon: 0.2 }]),
+    ];
+    for pair in pairs {
+        for way in [Way::Remove, Way::Add] {
+            let u: Vec<f64> = (1..400).map(|i| f64::from(i) / 100.0).collect();
+            let h: Vec<Interval> = u.iter().map(|u| pair.hockey_stick(way, libm::log(*u))).collect();
+            for i in 1..h.len() - 1 {
+                assert!(h[i].lower <= h[i].upper && h[i].upper - h[i].lower < 1e-11, "{pair:?} {way:?} {}", u[i]);
+                assert!(2.0 * h[i].lower <= h[i - 1].upper + h[i + 1].upper + 1e-12, "{pair:?} {way:?} {}", u[i]);
+                assert!(h[i + 1].lower <= h[i].upper, "{pair:?} {way:?} {}", u[i]);
+                // ∫ (q − up)₊ = u ∫ (p/u' − …)₊: the two ways are one curve.
+                let other = u[i] * pair.hockey_stick(way.other(), -libm::log(u[i])).upper + 1.0 - u[i];
+                assert!((other - h[i].upper).abs() < 1e-11, "{pair:?} {way:?} {} {other} {:?}", u[i], h[i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn control_a_floor_of_losses_is_noticed() {
+    // The seeded bug: every loss is rounded down to the grid, as a careless discretisation does.
+    let (mu, count, delta) = (0.05, 400, 1e-6);
+    let direction = Direction { way: Way::Remove, windows: Mutex::default() };
+    let parts = [(Pair::Gaussian { mu }, count)];
+    let planned = [Planned::new(&parts[0].0, direction.way, count)];
+    let layout = Layout::new(&planned, &parts, Target::Delta(delta), MAX_LENGTH).unwrap();
+    let at = dots(&parts[0].0, direction.way, &planned[0], &layout, 0);
+    let mut measure = Measure::new(&parts[0].0, direction.way, layout.mesh, 0.0, at);
+    let exact = gaussian::epsilon(delta, 1.0).unwrap();
+    let epsilon = |measure: Measure| {
+        let window = Window::new(&[(measure, count)], &layout).unwrap();
+        window.epsilon(delta, layout.mean).upper
+    };
+    assert!(epsilon(measure.clone()) >= exact * (1.0 - 1e-11));
+    measure.at.iter_mut().for_each(|j| *j -= 1);
+    assert!(epsilon(measure) < exact * (1.0 - 1e-5));
+}
