@@ -7,6 +7,7 @@ mod engine;
 mod examples;
 mod figures;
 mod noise;
+mod peers;
 mod score;
 mod truth;
 

@@ -10,6 +10,7 @@ use dither_core::Ratio;
 use dither_noise::{BitSource, NoiseSource, NoiseTable, discrete_gaussian, discrete_laplace};
 
 use crate::figures::{Figure, Section, rate};
+use crate::peers;
 
 /// Draws in a buffer: 128 KiB, where numpy is fastest as well.
 const DRAWS: usize = 1 << 14;
@@ -70,6 +71,16 @@ pub fn run() -> Result<Vec<Section>> {
             let row = format!("discrete {name}, width 2^{exponent}, one at a time");
             figures.push(Figure::new(&row, "rate", draws, "draws/s"));
             figures.push(Figure::new(&row, "raw bytes in the time of one draw", best.raw / draws, "bytes"));
+        }
+    }
+    for peer in peers::run("noise") {
+        let Some(draws) = peer.number("rate") else { continue };
+        let ours = best.tables.iter().find(|(row, ..)| row.starts_with(&format!("discrete {},", peer.case)));
+        let row = format!("{}, discrete {}", peer.tool, peer.case);
+        let figure = Figure::new(&row, "rate (× numpy's floats)", draws, "draws/s");
+        figures.push(figure);
+        if let Some((.., table)) = ours {
+            figures.push(Figure::new(&row, "rate of a table (× this)", *table, "draws/s").against(draws));
         }
     }
     Ok(vec![Section { title: "Noise".into(), figures }])

@@ -6,7 +6,7 @@
 //!
 //! # What differs
 //! A noise multiplier there is σ over the largest norm of *one* record, whatever the neighbours; here it is σ over the
-//! sensitivity. So both are the same under add/remove, and when a unit is replaced, where a sum moves by two norms, the
+//! sensitivity. So both are the same under add/remove and within a Poisson sample, and elsewhere when a unit is replaced, where a sum moves by two norms, the
 //! one here is half of the one there. Taking it over unchanged would understate the Rényi loss fourfold.
 //!
 //! Written for dp_accounting 0.6.0.
@@ -154,7 +154,10 @@ fn read(value: Value, distance: f64, path: &str, depth: usize) -> Result<Event, 
             Event::ZeroConcentrated { rho }
         }
         "PoissonSampledDpEvent" => {
-            Event::PoissonSampled { rate: fields.number("sampling_probability")?, event: inner(&mut fields)? }
+            // Within a Poisson sample, sensitivities are those of one record here as well.
+            let (rate, value) = (fields.number("sampling_probability")?, fields.take("event")?);
+            let event = Box::new(read(value, 1.0, &format!("{path}.event"), depth + 1)?);
+            Event::PoissonSampled { rate, event }
         }
         "SampledWithoutReplacementDpEvent" => Event::SampledWithoutReplacement {
             source_size: fields.count("source_dataset_size")?,
@@ -238,7 +241,7 @@ fn write(event: &Event, distance: f64) -> Result<Value, AccountingError> {
         Event::EpsilonDelta { epsilon, delta: 0.0 } => response(*epsilon, 2),
         Event::ZeroConcentrated { rho } => concentrated(*rho),
         Event::PoissonSampled { rate, event } => {
-            let event = write(event, distance)?;
+            let event = write(event, 1.0)?;
             tuple("PoissonSampledDpEvent", json!({ "sampling_probability": rate, "event": event }))
         }
         Event::SampledWithoutReplacement { source_size, sample_size, event } => {

@@ -65,12 +65,6 @@ pub enum AccountingError {
     /// A plan without parts, or with a part of no weight.
     #[error("a plan needs at least one part, and a positive weight for each")]
     EmptyPlan,
-    /// The event contains a kind whose loss has no distribution that this version can compose.
-    #[error("the privacy loss distribution of this event is not known to this version")]
-    NoLossDistribution,
-    /// A parameter that makes no sense: negative noise, a probability above one, or no number at all.
-    #[error("a parameter of the event is out of range")]
-    ParameterOutOfRange,
 }
 
 impl Explain for AccountingError {
@@ -86,8 +80,6 @@ impl Explain for AccountingError {
             Self::NotCovered { .. } => "event-not-covered",
             Self::OutOfRange { .. } => "formula-out-of-range",
             Self::EmptyPlan => "plan-empty",
-            Self::NoLossDistribution => "loss-distribution-unknown",
-            Self::ParameterOutOfRange => "event-parameter",
         }
     }
     fn hint(&self) -> Option<String> {
@@ -104,10 +96,6 @@ impl Explain for AccountingError {
             }
             Self::OutOfRange { .. } => Some("use the exact calibration, which has no such range".into()),
             Self::EmptyPlan => Some("give every part a weight of at least 1".into()),
-            Self::NoLossDistribution => Some("use the Renyi accountant for this event".into()),
-            Self::ParameterOutOfRange => {
-                Some("give noise above 0, probabilities between 0 and 1, and at least 2 values".into())
-            }
         }
     }
     fn audience(&self) -> Audience {

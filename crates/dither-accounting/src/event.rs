@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// `Event` is what an accountant makes of it, or of a training run, or of a plan that somebody only thinks about:
 /// parameters are real numbers relative to the sensitivity, and there are kinds that no table mechanism has.
 ///
-/// Every sensitivity is that of the neighbour relation that an accountant is asked about; under
+/// Every sensitivity, but within [`Event::PoissonSampled`], is that of the neighbour relation that an accountant is asked about; under
 /// [`Neighbors::ReplaceUnit`](dither_core::Neighbors) the sensitivity of a sum is usually twice that of the other.
 ///
 /// ```
@@ -81,6 +81,9 @@ pub enum Event {
         delta: f64,
     },
     /// The event on a random subset that every unit enters independently of all others.
+    ///
+    /// The sensitivities of the event are those of adding or removing a unit, whatever the neighbours: a sample may
+    /// hold the unit on one side alone. Under replacement an accountant makes two steps of it.
     PoissonSampled {
         /// The probability that a unit enters.
         rate: f64,

@@ -14,19 +14,17 @@
 //! says so; none guesses.
 //!
 //! # What this crate does not do
-//! It sees no data, draws no noise, stores nothing. A ledger's own price is still that of [`Cost`], in integers.
+//! It sees no data, draws no noise, stores nothing. A ledger's own price is still that of [`Cost`], in integers: filters
+//! know no sampling and no numerical composition. What a history costs exactly, [`Pld`] says afterwards.
 //!
 //! # Where to start
 //! [`Cost::of`] for a price, [`Filter::admit`] for the gate, [`calibrate::gaussian_variance`] for noise;
-//! [`rdp::Curve::of`] for a training run, [`calibrate::noise_multiplier`] for its noise.
-//! It sees no data, draws no noise, stores nothing. Filters know no sampling and no numerical composition: many small
-//! Laplace events are charged by Rényi, which is valid and not exact. What they cost exactly, [`Pld`] says afterwards.
-//! [`Cost::of`] for a price, [`Filter::admit`] for the gate, [`calibrate::gaussian_variance`] for noise,
-//! [`Pld::of`] for training runs and mixed histories.
+//! [`Accountant::best_epsilon`] for training runs and mixed histories, [`calibrate::noise_multiplier`] for their noise.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod accountant;
 pub mod calibrate;
 pub mod composition;
 pub mod cost;
@@ -46,6 +44,7 @@ mod round;
 mod validate;
 pub mod zcdp;
 
+pub use accountant::Accountant;
 pub use cost::{Cost, ORDER_COUNT, ORDERS, Statement, UNBOUNDED, statement};
 pub use document::EventDocument;
 pub use error::AccountingError;

@@ -76,6 +76,24 @@ impl Concentrated {
             f64::INFINITY
         }
     }
+
+    /// The smallest δ at this ε, rounded up.
+    ///
+    /// # Privacy
+    /// The event is (ε, result)-private.
+    ///
+    /// ```
+    /// use dither_accounting::zcdp::Concentrated;
+    /// let noise = Concentrated { rho: 0.5, delta_outside: 0.0 };
+    /// assert!(noise.epsilon(noise.delta(4.0)) <= 4.0 + 1e-6 && noise.delta(4.0) < 2e-4);
+    /// ```
+    ///
+    /// # References
+    /// Canonne, Kamath and Steinke 2020, Proposition 12.
+    pub fn delta(&self, epsilon: f64) -> f64 {
+        let inside = if self.rho == 0.0 { 0.0 } else { rdp::delta(|alpha| up(alpha * self.rho), epsilon) };
+        up(inside + self.delta_outside).min(1.0)
+    }
 }
 
 /// The ρ of any ε-private mechanism, ε·tanh(ε/2), rounded up.

@@ -1,5 +1,7 @@
 //! One verb, one file.
 
+pub mod account;
+pub mod calibrate;
 pub mod init;
 pub mod ledger;
 pub mod plan;

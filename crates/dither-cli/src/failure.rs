@@ -1,12 +1,16 @@
 //! How an error looks: code, clause with caret, hint.
 
 use dither::{Error, Explain};
+use dither_accounting::AccountingError;
 use dither_query::engine::EngineError;
 
 /// Prints an error to the terminal. What may depend on the data goes to the operator's log instead.
 pub fn print(error: &anyhow::Error) {
     let Some(known) = error.downcast_ref::<Error>() else {
-        eprintln!("error: {}", shown(&format!("{error:#}")));
+        match error.downcast_ref::<AccountingError>() {
+            Some(known) => explain(known),
+            None => eprintln!("error: {}", shown(&format!("{error:#}"))),
+        }
         return;
     };
     eprintln!("error[{}]: {}", known.code(), shown(&known.to_string()));
@@ -20,6 +24,14 @@ pub fn print(error: &anyhow::Error) {
     }
     if let Error::Engine(failure) = known {
         log(failure);
+    }
+}
+
+/// An error that has no place in a text.
+fn explain(error: &AccountingError) {
+    eprintln!("error[{}]: {}", error.code(), shown(&error.to_string()));
+    if let Some(hint) = error.hint() {
+        eprintln!("hint: {}", shown(&hint));
     }
 }
 

@@ -21,6 +21,8 @@ async fn main() -> ExitCode {
         Command::Query(command) => commands::query::run(command).await,
         Command::Report(command) => commands::report::run(command).await,
         Command::Ledger(command) => commands::ledger::run(command).await,
+        Command::Account(command) => commands::account::run(command),
+        Command::Calibrate(command) => commands::calibrate::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,6 +19,7 @@
 
 pub mod certificate;
 pub mod csv;
+pub mod curves;
 pub mod document;
 pub mod html;
 pub mod json;

@@ -12,6 +12,8 @@ mod columns;
 mod lanes;
 mod scale;
 
+pub(crate) use scale::Scale;
+
 use dither_core::{Answer, Cell, Column, Estimate, Role};
 use maud::{Markup, html};
 

@@ -81,8 +81,8 @@ impl Pld {
     ///   sensitivity given for the part.
     ///
     /// # Errors
-    /// [`AccountingError::NoLossDistribution`] for `ZeroConcentrated`, `SampledWithoutReplacement` and the
-    /// combinations named above; [`AccountingError::ParameterOutOfRange`]; [`AccountingError::LossTooLarge`] where one
+    /// [`AccountingError::NotCovered`] for `ZeroConcentrated`, `SampledWithoutReplacement` and the
+    /// combinations named above; [`AccountingError::InvalidEvent`]; [`AccountingError::LossTooLarge`] where one
     /// step loses more than floats can say.
     ///
     /// # Privacy
@@ -94,6 +94,7 @@ impl Pld {
     /// Corollary 3.3, for Gaussians. Kairouz, Oh and Viswanath, *The Composition Theorem for Differential Privacy*,
     /// 2015, Theorem 3.3, for the pair of (ε, δ).
     pub fn of(event: &Event, neighbors: Neighbors) -> Result<Self, AccountingError> {
+        event.validate()?;
         Ok(Self::compose(Plan::of(event, neighbors)?))
     }
 

@@ -52,7 +52,7 @@ impl Plan {
             Event::PoissonSampled { rate, event } => self.add_sampled(*rate, event, count, neighbors)?,
             Event::Parallel(events) => self.add_parallel(events, count, neighbors)?,
             Event::ZeroConcentrated { .. } | Event::SampledWithoutReplacement { .. } => {
-                return Err(AccountingError::NoLossDistribution);
+                return Err(not_covered());
             }
             _ => self.push(base(event)?, count),
         }
@@ -68,7 +68,7 @@ impl Plan {
         neighbors: Neighbors,
     ) -> Result<(), AccountingError> {
         if !(0.0..=1.0).contains(&rate) {
-            return Err(AccountingError::ParameterOutOfRange);
+            return Err(odd());
         }
         let inner = Self::of(event, Neighbors::AddOrRemoveUnit)?;
         if rate == 0.0 || (inner.parts.is_empty() && !inner.broken) {
@@ -80,7 +80,7 @@ impl Plan {
             return Ok(());
         }
         // A sample on which several mechanisms run has the product of their pairs, which is none of the closed forms.
-        let [(pair, 1)] = &inner.parts[..] else { return Err(AccountingError::NoLossDistribution) };
+        let [(pair, 1)] = &inner.parts[..] else { return Err(not_covered()) };
         let pair = match (neighbors, pair) {
             (Neighbors::AddOrRemoveUnit, Pair::Sampled { rate: first, base }) => {
                 Pair::Sampled { rate: rate * first, base: base.clone() }
@@ -90,9 +90,9 @@ impl Plan {
             (Neighbors::ReplaceUnit, Pair::Gaussian { mu }) => replaced(rate, *mu)?,
             (Neighbors::ReplaceUnit, Pair::Sampled { rate: first, base }) => match **base {
                 Pair::Gaussian { mu } => replaced(rate * first, mu)?,
-                _ => return Err(AccountingError::NoLossDistribution),
+                _ => return Err(not_covered()),
             },
-            (Neighbors::ReplaceUnit, _) => return Err(AccountingError::NoLossDistribution),
+            (Neighbors::ReplaceUnit, _) => return Err(not_covered()),
         };
         self.push(pair, count);
         Ok(())
@@ -107,7 +107,7 @@ impl Plan {
             match &part.parts[..] {
                 [] => {}
                 [(pair, 1)] => pairs.push(pair.clone()),
-                _ => return Err(AccountingError::NoLossDistribution),
+                _ => return Err(not_covered()),
             }
         }
         pairs.sort_by(Pair::compare);
@@ -169,11 +169,20 @@ fn replaced(rate: f64, mu: f64) -> Result<Pair, AccountingError> {
     (mu <= LARGEST_MU / 3.0).then_some(Pair::Replaced { rate, mu }).ok_or(AccountingError::LossTooLarge)
 }
 
+fn not_covered() -> AccountingError {
+    AccountingError::NotCovered { accountant: "pld", event: "this event, whose worst pair of laws is not known" }
+}
+
+/// What [`Event::validate`] lets through only if a field is a special case of its own.
+fn odd() -> AccountingError {
+    AccountingError::InvalidEvent { path: "event".into(), problem: "is in the range of its kind" }
+}
+
 /// The pair of an event that contains no other.
 fn base(event: &Event) -> Result<Pair, AccountingError> {
     let probability = |value: f64| (0.0..=1.0).contains(&value);
     let bounded = |loss: f64| if loss <= LARGEST_LOSS { Ok(loss) } else { Err(AccountingError::LossTooLarge) };
-    let epsilon = |value: f64| if value >= 0.0 { bounded(value) } else { Err(AccountingError::ParameterOutOfRange) };
+    let epsilon = |value: f64| if value >= 0.0 { bounded(value) } else { Err(odd()) };
     match event {
         Event::Gaussian { noise_multiplier } => {
             let mu = bounded(inverse(*noise_multiplier)?)?;
@@ -214,9 +223,7 @@ fn base(event: &Event) -> Result<Pair, AccountingError> {
         Event::Threshold { delta } if probability(*delta) => {
             Ok(Pair::Response { epsilon: 0.0, others: 0.0, delta: *delta })
         }
-        Event::RandomizedResponse { .. } | Event::EpsilonDelta { .. } | Event::Threshold { .. } => {
-            Err(AccountingError::ParameterOutOfRange)
-        }
+        Event::RandomizedResponse { .. } | Event::EpsilonDelta { .. } | Event::Threshold { .. } => Err(odd()),
         _ => Err(AccountingError::UnknownEvent),
     }
 }
@@ -233,6 +240,6 @@ fn inverse(multiplier: f64) -> Result<f64, AccountingError> {
     } else if multiplier == 0.0 {
         Err(AccountingError::LossTooLarge)
     } else {
-        Err(AccountingError::ParameterOutOfRange)
+        Err(odd())
     }
 }

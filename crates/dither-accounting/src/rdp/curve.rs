@@ -52,8 +52,10 @@ enum Loss {
     Single(Event),
     /// On a Poisson sample, under add/remove.
     Poisson { rate: f64, inner: Box<Loss>, moments: Moments },
-    /// On a Poisson sample, a unit being replaced.
-    PoissonReplaced { rate: f64, inner: Box<Loss> },
+    /// On a Poisson sample, a unit being replaced; `inner` and `sampled` are of adding or removing one.
+    PoissonReplaced { rate: f64, inner: Box<Loss>, sampled: Box<Loss> },
+    /// On a subset that the unit is in with this probability; only the linear part of the amplification counts.
+    LinearPart { rate: f64, inner: Box<Loss> },
     /// On a sample of a fixed size, a unit being replaced.
     FixedSize { rate: f64, inner: Box<Loss>, moments: Moments },
     /// All of them, each so many times.
@@ -71,13 +73,14 @@ impl Curve {
     /// the loss of order 2. In between the integers (α − 1)·loss is convex and interpolated. At larger orders sampling
     /// is not counted.
     ///
-    /// When a unit is replaced, a Poisson sample leaves three laws: without either unit, with one, with the other.
-    /// Nothing is known about the first, since sensitivities are those of replacing; so only the linear part of
-    /// the amplification holds, and a fixed sample size is usually better.
+    /// When a unit is replaced, a Poisson sample leaves three laws: without either unit, with one, with the other. The
+    /// loss is that of a removal and an addition, or the linear part of the amplification of both together. No δ of a
+    /// part passes through two steps: such events are refused.
     ///
     /// # Errors
     /// [`AccountingError::InvalidEvent`]; [`AccountingError::NotCovered`] for a fixed sample size under add/remove: what
-    /// the unit's place is filled with is a replacement, for which the event has no sensitivity.
+    /// the unit's place is filled with is a replacement, for which the event has no sensitivity; and for a Poisson sample
+    /// under replacement where the event has a δ of its own.
     ///
     /// # Privacy
     /// See [`Curve`]. Under add/remove a unit is in one part of [`Event::Parallel`], so the largest loss counts;
@@ -85,7 +88,8 @@ impl Curve {
     ///
     /// # References
     /// Mironov, Talwar and Zhang, *Rényi Differential Privacy of the Sampled Gaussian Mechanism*, 2019, Theorems 4 and
-    /// 5; Zhu and Wang, *Poisson Subsampled Rényi Differential Privacy*, 2019, for the moments; Wang, Balle
+    /// 5; Zhu and Wang, *Poisson Subsampled Rényi Differential Privacy*, 2019, for the moments; Mironov 2017,
+    /// Proposition 11 (the weak triangle inequality), for two steps; Wang, Balle
     /// and Kasiviswanathan 2019, Theorem 9, for a fixed size; Balle, Barthe and Gaboardi, *Privacy Amplification by
     /// Subsampling*, 2018, Theorems 8 and 9, for pure losses and δ.
     pub fn of(event: &Event, neighbors: Neighbors) -> Result<Self, AccountingError> {
@@ -202,8 +206,20 @@ fn build(event: &Event, neighbors: Neighbors) -> Result<Curve, AccountingError> 
             })
         }
         Event::PoissonSampled { rate, event } => {
-            let Curve { loss, delta } = build(event, neighbors)?;
-            Ok(Curve { loss: poisson(*rate, loss, neighbors), delta: rate * delta })
+            let Curve { loss, delta } = build(event, Neighbors::AddOrRemoveUnit)?;
+            if neighbors == Neighbors::AddOrRemoveUnit {
+                return Ok(Curve { loss: poisson(*rate, loss), delta: rate * delta });
+            }
+            if delta > 0.0 {
+                let event = "a Poisson sample with a delta of its own when a unit is replaced";
+                return Err(AccountingError::NotCovered { accountant: "rdp", event });
+            }
+            let loss = match poisson(*rate, loss.clone()) {
+                Loss::None => Loss::None,
+                Loss::Unbounded => Loss::Unbounded,
+                sampled => Loss::PoissonReplaced { rate: *rate, inner: Box::new(loss), sampled: Box::new(sampled) },
+            };
+            Ok(Curve { loss, delta })
         }
         Event::SampledWithoutReplacement { sample_size, source_size, event } => {
             if neighbors != Neighbors::ReplaceUnit {
@@ -217,7 +233,7 @@ fn build(event: &Event, neighbors: Neighbors) -> Result<Curve, AccountingError> 
                 _ if *sample_size == 0 => Loss::None,
                 loss if sample_size == source_size => loss,
                 // A moment of an (ε, δ)-private part is not one of a pair of laws; Theorem 9 wants one.
-                loss if delta > 0.0 => Loss::PoissonReplaced { rate, inner: Box::new(loss) },
+                loss if delta > 0.0 => Loss::LinearPart { rate, inner: Box::new(loss) },
                 loss => Loss::FixedSize { rate, moments: Moments::of(|alpha| loss.at(alpha)), inner: Box::new(loss) },
             };
             Ok(Curve { loss, delta: up(rate * delta) })
@@ -230,13 +246,13 @@ fn half_square(mu: f64) -> f64 {
     up(mu * mu / 2.0).max(f64::MIN_POSITIVE)
 }
 
-fn poisson(rate: f64, inner: Loss, neighbors: Neighbors) -> Loss {
+/// On a Poisson sample, under add/remove.
+fn poisson(rate: f64, inner: Loss) -> Loss {
     match inner {
         _ if rate == 0.0 => Loss::None,
         inner if rate == 1.0 => inner,
         Loss::None => Loss::None,
         Loss::Unbounded => Loss::Unbounded,
-        inner if neighbors == Neighbors::ReplaceUnit => Loss::PoissonReplaced { rate, inner: Box::new(inner) },
         // A sample of a sample is a sample.
         Loss::Poisson { rate: within, inner, moments } => {
             Loss::Poisson { rate: up(rate * within).min(1.0), inner, moments }
@@ -273,7 +289,15 @@ impl Loss {
                 _ => f64::INFINITY,
             },
             Self::Poisson { rate, inner, moments } => inner.poisson(*rate, moments, alpha),
-            Self::PoissonReplaced { rate, inner } => match inner.at(alpha) {
+            Self::PoissonReplaced { rate, inner, sampled } => {
+                let steps = sampled.twice(alpha);
+                if alpha.is_finite() {
+                    steps.min(sampled::shared_part(*rate, inner.twice(alpha), alpha))
+                } else {
+                    steps
+                }
+            }
+            Self::LinearPart { rate, inner } => match inner.at(alpha) {
                 loss if alpha.is_finite() => sampled::shared_part(*rate, loss, alpha),
                 loss => loss,
             },
@@ -292,6 +316,22 @@ impl Loss {
             Self::Largest { touched, parts } => up(largest(*touched, parts.iter().map(|part| part.at(alpha)))),
         };
         if loss.is_nan() { f64::INFINITY } else { loss }
+    }
+
+    /// The loss from one table to another by way of a third, where this is that of each step.
+    ///
+    /// Gaussian noise moves twice as far at most. Elsewhere D_α ≤ (α − ½)/(α − 1)·D_2α + D_(2α−1): Mironov 2017,
+    /// Proposition 11 with p = q = 2; and pure losses add up.
+    fn twice(&self, alpha: f64) -> f64 {
+        let both = up(2.0 * self.at(f64::INFINITY));
+        if !alpha.is_finite() {
+            return both;
+        }
+        if let Some(rho) = self.as_gaussian() {
+            return up(4.0 * rho * alpha);
+        }
+        let triangle = up((alpha - 0.5) / (alpha - 1.0) * self.at(2.0 * alpha) + self.at(2.0 * alpha - 1.0));
+        if triangle.is_nan() { pure(both, alpha) } else { triangle.min(pure(both, alpha)) }
     }
 
     /// The loss of this mechanism on a Poisson sample, the larger of both directions.
@@ -332,7 +372,9 @@ impl Loss {
             Self::None | Self::Unbounded | Self::Pure(_) | Self::Gaussian { .. } => true,
             Self::Concentrated { symmetric, .. } => *symmetric,
             Self::Single(event) => !matches!(event, Event::BoundedRange { .. }),
-            Self::Poisson { .. } | Self::PoissonReplaced { .. } | Self::FixedSize { .. } => false,
+            Self::Poisson { .. } | Self::PoissonReplaced { .. } | Self::LinearPart { .. } | Self::FixedSize { .. } => {
+                false
+            }
             Self::Sum(parts) => parts.iter().all(|(_, part)| part.is_symmetric()),
             Self::Largest { parts, .. } => parts.iter().all(Self::is_symmetric),
         }
@@ -353,9 +395,11 @@ fn rho(loss: &Loss) -> f64 {
         Loss::Single(Event::BoundedRange { epsilon }) => up(epsilon * epsilon / 8.0).min(zcdp::pure(*epsilon)),
         Loss::Single(_) => zcdp::pure(loss.at(f64::INFINITY)),
         // No ρ shows the gain of sampling Gaussian noise: at large orders there is none. A pure loss does shrink.
-        Loss::Poisson { inner, .. } | Loss::FixedSize { inner, .. } | Loss::PoissonReplaced { inner, .. } => {
+        Loss::Poisson { inner, .. } | Loss::FixedSize { inner, .. } | Loss::LinearPart { inner, .. } => {
             rho(inner).min(zcdp::pure(loss.at(f64::INFINITY)))
         }
+        // Two steps of ρ are one of 4ρ: Bun and Steinke 2016, Proposition 1.9.
+        Loss::PoissonReplaced { inner, .. } => up(4.0 * rho(inner)).min(zcdp::pure(loss.at(f64::INFINITY))),
         Loss::Sum(parts) => up(parts.iter().map(|(count, part)| count * rho(part)).sum()),
         Loss::Largest { touched, parts } => up(largest(*touched, parts.iter().map(rho))),
     };

@@ -4,7 +4,7 @@ use super::{Mark, Style};
 use crate::format::{pretty, significant};
 
 /// A range of numbers with round ticks.
-pub(super) struct Scale {
+pub(crate) struct Scale {
     pub low: f64,
     pub high: f64,
     pub ticks: Vec<f64>,
@@ -12,7 +12,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// A scale that shows every interval whole, and zero for bars.
-    pub fn of(marks: &[Mark], style: Style, ticks: usize) -> Self {
+    pub(super) fn of(marks: &[Mark], style: Style, ticks: usize) -> Self {
         let numbers = marks.iter().flat_map(|mark| [mark.estimate.value, mark.estimate.low, mark.estimate.high]);
         let zero = (style == Style::Bars).then_some(0.0);
         let numbers = numbers.flatten().chain(zero).filter(|number| number.is_finite());
