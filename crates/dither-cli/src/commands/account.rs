@@ -204,7 +204,11 @@ fn charts(event: &Event, neighbors: Neighbors, ask: Ask) -> anyhow::Result<Vec<C
         });
         Curve { name: accountant.title().to_owned(), points: points.collect() }
     };
-    let curves: Vec<Curve> = Accountant::ALL.map(curve).into_iter().filter(|curve| !curve.points.is_empty()).collect();
+    let mut curves: Vec<Curve> = Accountant::ALL.map(curve).into();
+    // A bound far above the best one would leave nothing to see of the others.
+    let largest = |curve: &Curve| curve.points.last().map_or(f64::INFINITY, |point| point.1);
+    let least = curves.iter().map(largest).fold(f64::INFINITY, f64::min);
+    curves.retain(|curve| largest(curve) <= 5.0 * least && !curve.points.is_empty());
     let marks = match ask {
         Ask::Epsilon(delta) => Accountant::Pld.epsilon(event, neighbors, delta).map(|bounds| (delta, bounds.upper)),
         Ask::Delta(epsilon) => Accountant::Pld.delta(event, neighbors, epsilon).map(|bounds| (bounds.upper, epsilon)),
@@ -217,16 +221,24 @@ fn charts(event: &Event, neighbors: Neighbors, ask: Ask) -> anyhow::Result<Vec<C
         curves,
         marks: marks.into_iter().collect(),
     }];
-    if let Ok(pld) = Pld::of(event, neighbors) {
+    let points = Pld::of(event, neighbors).map(|pld| densities(&pld)).unwrap_or_default();
+    if !points.is_empty() {
         charts.push(Chart {
             title: "How the privacy loss is distributed".into(),
             x: linear("privacy loss"),
             y: linear("probability density"),
-            curves: vec![Curve { name: "with the unit against without".into(), points: pld.distribution(400) }],
+            curves: vec![Curve { name: "with the unit against without".into(), points }],
             marks: Vec::new(),
         });
     }
     Ok(charts)
+}
+
+/// The density of the privacy loss, where most of it lies.
+fn densities(pld: &Pld) -> Vec<(f64, f64)> {
+    // Losses around the ε of a large δ are those that usually occur.
+    let masses = pld.distribution(0.2, 400);
+    masses.windows(2).map(|pair| (pair[0].0, pair[0].1 / (pair[1].0 - pair[0].0))).collect()
 }
 
 #[cfg(test)]
