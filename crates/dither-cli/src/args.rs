@@ -50,13 +50,13 @@ pub struct Ask {
     /// The question, in SQL
     pub sql: String,
     /// ε of the whole question, split inside
-    #[arg(short, long, allow_negative_numbers = true)]
+    #[arg(short, long, allow_hyphen_values = true)]
     pub epsilon: Option<Epsilon>,
     /// δ of the whole question
-    #[arg(short, long, allow_negative_numbers = true)]
+    #[arg(short, long, allow_hyphen_values = true)]
     pub delta: Option<Delta>,
     /// Find the smallest ε whose expected error is at most this: 0.3 or 2%
-    #[arg(long, value_name = "ERROR", conflicts_with = "epsilon", value_parser = target_error, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ERROR", conflicts_with = "epsilon", value_parser = target_error, allow_hyphen_values = true)]
     pub target_error: Option<TargetError>,
     /// Which noise
     #[arg(long, default_value = "auto")]

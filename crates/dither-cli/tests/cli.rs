@@ -1028,7 +1028,7 @@ fn a_wrong_value_is_refused_in_our_words() {
     let text = said("SELECT SUM(city, contribution_bounds_per_row => (0, 1)) FROM visits", &["-e", "0.1"]);
     assert!(text.contains("bounds per row are three numbers") && !text.contains("oercion"), "{text}");
     let text = said("SELECT SUM(patient * age) FROM visits", &["-e", "0.1"]);
-    assert!(text.contains("missing-bounds") && !text.contains("visits.patient"), "{text}");
+    assert!(text.contains("`SUM(patient * age)` has no bounds"), "{text}");
     // A name from the policy or the question cannot steer the terminal.
     let text = said("SELECT COUNT(*) FROM \"\u{1b}[2J\u{202e}x\"", &["-e", "0.1"]);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text:?}");

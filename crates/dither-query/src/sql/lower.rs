@@ -303,8 +303,9 @@ impl<'a> Scope<'a> {
         condition: Option<Expr>,
     ) -> Result<Aggregate, Refusal> {
         let at = place_of(&argument);
-        let expr = total(unqualified(argument)?, &self.schema)?;
-        let expr = number(expr, &self.schema)?;
+        let argument = unqualified(argument)?;
+        let written = crate::explain::readable(&argument.schema_name().to_string());
+        let expr = number(total(argument, &self.schema)?, &self.schema)?;
         let columns = columns(self.table);
         let bare = match interval::strip(&expr) {
             Expr::Column(column) => columns.get(column.name()).map(|policy| (column.name(), *policy)),
@@ -315,10 +316,9 @@ impl<'a> Scope<'a> {
                 Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
                 None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
             };
-            let name = crate::explain::readable(&name);
-            Refusal::new(Code::MissingBounds, format!("`{name}` has no bounds, so one row could move it without limit"))
-                .hint(hint)
-                .at(at)
+            let function = if kind == AggregateKind::Mean { "AVG" } else { "SUM" };
+            let message = format!("`{function}({written})` has no bounds, so one row could move it without limit");
+            Refusal::new(Code::MissingBounds, message).hint(hint).at(at)
         })?;
         let origin = match bare {
             Some((column, policy)) => {
