@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("dither-query", &["dither-core", "dither-noise", "dither-accounting", "dither-mechanisms"]),
     ("dither-report", &["dither-core"]),
     ("dither", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger", "dither-query", "dither-report"]),
-    ("dither-cli", &[CORE, "dither-ledger", "dither-query", "dither-report", "dither"]),
+    ("dither-cli", &[CORE, "dither-accounting", "dither-ledger", "dither-query", "dither-report", "dither"]),
     (TESTING, &[]),
 ];
 
