@@ -62,10 +62,10 @@ pub(super) const MAX_LENGTH: f64 = 524288.0;
 /// The longest circle for sums at few frequencies.
 pub(super) const MAX_FINE_LENGTH: f64 = 67108864.0;
 const MIN_LENGTH: f64 = 1024.0;
-/// At most e^−16 of the tilted distribution should lie beyond either end of the window.
-const OUTSIDE: f64 = 16.0;
+/// At most e^−14.5 of what δ amounts to under the tilt should lie beyond the left end of the window.
+const OUTSIDE: f64 = 14.5;
 /// The same on the right, where it only costs the lower bound.
-const OUTSIDE_RIGHT: f64 = 13.0;
+const OUTSIDE_RIGHT: f64 = 11.5;
 
 impl Planned {
     pub fn new(pair: &Pair, way: Way, count: u64) -> Self {
@@ -143,10 +143,7 @@ impl Layout {
             let [log_moment, mean, variance] = total(steps, tilt);
             match target {
                 Target::Epsilon(epsilon) => mean >= epsilon,
-                Target::Delta(delta) => {
-                    let spread = sqrt(std::f64::consts::TAU * variance);
-                    log_moment - tilt * mean - ln(1.0 + (1.0 + tilt) * (1.0 + tilt * spread)) <= ln(delta)
-                }
+                Target::Delta(delta) => log_moment - tilt * mean + ln(typical(tilt, sqrt(variance))) <= ln(delta),
             }
         });
         let [_, mean, variance] = total(steps, tilt);
@@ -154,9 +151,11 @@ impl Layout {
         let tilt = tilt - (0.2 * tilt).min(1.0 / sqrt(variance).max(1e-3 * deviation));
         let [log_moment, _, variance] = total(steps, tilt);
         let spread = sqrt(variance).max(1e-3 * deviation);
+        let value = typical(tilt, spread);
+        let ease = ln(value * (1.0 + tilt));
         // Chernoff: beyond x lies at most exp(K(θ+s) − K(θ) − sx), for every s.
         let tail = |sign: f64| {
-            let outside = if sign > 0.0 { OUTSIDE_RIGHT } else { OUTSIDE };
+            let outside = if sign > 0.0 { OUTSIDE_RIGHT } else { OUTSIDE } - ease;
             let bound = |extra: f64| (total(steps, tilt + sign * extra)[0] - log_moment + outside) / extra;
             let start = 4.0 / spread;
             let (mut best, mut extra) = (bound(start), start);
@@ -171,8 +170,9 @@ impl Layout {
         };
         let ((right, end), (left, start)) = (tail(1.0), tail(-1.0));
         let count: f64 = steps.iter().map(|step| step.count).sum();
-        // A cell of width w adds about w²/6 to the variance of a step, which costs (1 + θ)/11 times the sum of w² in ε.
-        let accurate = sqrt(11.0 * ACCURACY * mean.clamp(1e-250, 1.0) / (count * (1.0 + tilt)));
+        // A cell of width w adds about w²/6 to the variance of a step, which costs (1 + θ)/11 times the sum of w² in ε; if the
+        // spread of the sum is so small that it counts, its inverse takes the place of θ.
+        let accurate = sqrt(11.0 * ACCURACY * mean.clamp(1e-250, 1.0) / (count * (1.0 + tilt.max(1.0 / spread))));
         let width = (sqrt(plain[2] / count) / 30.0).min(accurate).max(1e-290);
         let aligned = Aligned::new(parts, width);
         // A probability at a loss between two points costs the curve below up to a mesh.
@@ -213,10 +213,8 @@ impl Layout {
             smoothest,
             mean,
             spread,
-            // A small share of δ, which is about 0.4/θ² over the spread of the sum, before the tilt is undone. The noise
-            // of floats in the probabilities of a single step is above a smaller one.
-            negligible: (if steps[smoothest].count >= MANY { 4e-8 } else { 8e-7 }
-                / ((1.0 + tilt) * (1.0 + tilt * spread))
+            // A small share of δ. The noise of floats in the probabilities of a single step is above a smaller one.
+            negligible: (if steps[smoothest].count >= MANY { 4e-8 } else { 8e-7 } * value
                 / weight_norm(tilt, mesh, length))
             .clamp(1e-13, 1e-7),
         })
@@ -256,6 +254,12 @@ impl Aligned {
         let offset = top - Self::ABOVE * mesh;
         (mesh > 0.0 && mesh >= width / 16.0).then(|| Self { mesh, offset: offset - (offset / mesh).round() * mesh })
     }
+}
+
+/// What δ is before the tilt is undone, but for a factor of about one: the mean of e^(−θx) (1 − e^(−x)) over positive
+/// x with a density of 1/spread, if it does not end before.
+fn typical(tilt: f64, spread: f64) -> f64 {
+    1.0 / ((1.0 + tilt.max(1.0 / spread)) * (1.0 + tilt * spread))
 }
 
 /// Where a condition begins to hold that holds from some point on, within a few per cent; an end if it is outside.

