@@ -74,8 +74,8 @@ impl Pld {
     ///   (Dong, Durfee and Rogers 2020) and not used.
     /// - `Threshold`: a failure of probability δ.
     /// - `PoissonSampled`: add or remove, of one pair (a sample that several mechanisms see is not known). With
-    ///   [`Neighbors::ReplaceUnit`] Gaussian noise only, and the multiplier is relative to what *one* unit contributes:
-    ///   the replaced unit moves the sum by +1 in one table and by −1 in the other, if it is in the sample.
+    ///   [`Neighbors::ReplaceUnit`] Gaussian noise only: at worst the replaced unit moves the sum by +1 in one table and by
+    ///   −1 in the other, if it is in the sample.
     /// - `Parallel`: a unit is in one part, whichever costs most at each ε; each part must be a single mechanism, or
     ///   Gaussian throughout. A replaced unit leaves one part and enters another: that is counted twice, each with the
     ///   sensitivity given for the part.
@@ -118,8 +118,8 @@ impl Pld {
             return Interval::ONE;
         }
         let epsilon = epsilon.max(0.0);
-        let bounds = self.directions.iter().map(|direction| direction.delta(&self.plan.parts, epsilon));
-        bounds.fold(Interval::ZERO, Interval::max)
+        let unknown = Interval { lower: 0.0, upper: 1.0 };
+        self.larger(unknown, |direction| direction.delta(&self.plan.parts, epsilon))
     }
 
     /// Bounds of the smallest ε at this δ. The upper one is infinite where no finite ε is known to hold.
@@ -135,8 +135,19 @@ impl Pld {
             return Interval { lower, upper: f64::INFINITY };
         }
         let delta = delta.max(0.0);
-        let bounds = self.directions.iter().map(|direction| direction.epsilon(&self.plan.parts, delta));
-        bounds.fold(Interval::ZERO, Interval::max)
+        let unknown = Interval { lower: 0.0, upper: f64::INFINITY };
+        self.larger(unknown, |direction| direction.epsilon(&self.plan.parts, delta))
+    }
+
+    /// The bounds of the larger of both directions, which are computed side by side; `unknown` for one that ends early.
+    fn larger(&self, unknown: Interval, bounds: impl Fn(&Direction) -> Interval + Sync) -> Interval {
+        match &self.directions[..] {
+            [first, second] => std::thread::scope(|scope| {
+                let second = scope.spawn(|| bounds(second));
+                bounds(first).max(second.join().unwrap_or(unknown))
+            }),
+            directions => directions.iter().map(bounds).fold(Interval::ZERO, Interval::max),
+        }
     }
 
     /// Losses and their probabilities, for a picture: some `points` of the distribution of the loss with the unit in

@@ -409,6 +409,13 @@ fn neighbourhood(base: &Pair, way: Way, x: f64, error: f64) -> (f64, f64) {
 
 /// H of the two mixtures at y ≥ 0.
 ///
+/// They are the worst of all mixtures (1−q)N(0, I) + qN(v, I) and (1−q)N(0, I) + qN(v′, I) with |v|, |v′| ≤ μ. *Proof.*
+/// H is the largest P(S) − uQ(S) over sets S, u = e^y, and that is (1−q)(1−u)N₀(S) + q(N_v(S) − uN_v′(S)). Among sets with
+/// N₀(S) = Φ(z), none has N_v(S) above Φ(z + |v|) or N_v′(S) below Φ(z − |v′|) (Neyman and Pearson; Dong, Roth and Su
+/// 2022, Proposition 3.1), so the value is at most (1−q)(1−u)Φ(z) + q(Φ(z + μ) − uΦ(z − μ)). The half-line above −z
+/// attains it for the pair here. ∎ Whoever else is in the sample shifts all four normal laws alike, and H is jointly
+/// convex.
+///
 /// The likelihood ratio grows with the answer, so H = P(X > t) − e^y Q(X > t) for the t where it is e^y. With
 /// z = e^(μt) and c = e^(−μ²/2) that is qcz² − (1−q)(e^y−1) z − e^y qc = 0. Every t gives a lower bound, and H is
 /// stationary in t, so the error of t counts by its square; the rest is that of the sum.
