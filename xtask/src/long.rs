@@ -45,6 +45,11 @@ const CAMPAIGNS: &[Campaign] = &[
         arguments: &["--lib", "--", "tests::model"],
     },
     Campaign {
+        name: "composition",
+        about: "100,000 random compositions against closed forms",
+        arguments: &["--lib", "--", "pld::tests"],
+    },
+    Campaign {
         name: "timing",
         about: "time a million draws; printed, never judged",
         arguments: &["--test", "timing", "--", "--ignored"],

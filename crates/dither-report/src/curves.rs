@@ -121,7 +121,7 @@ fn draw(chart: &Chart) -> Markup {
         @for (x, y, text) in &chart.marks {
             @if let Some((x, y)) = place(*x, *y) {
                 circle.mark cx=(x) cy=(y) r="4.5" {}
-                @if x < left + width * 0.7 { text x=(x + 9.0) y=(y - 8.0) { (text) } }
+                @if x < left + width * 0.8 { text x=(x + 9.0) y=(y - 8.0) { (text) } }
                 @else { text.end x=(x - 9.0) y=(y - 8.0) { (text) } }
             }
         }

@@ -28,7 +28,7 @@ fn composed(pair: Pair, count: u64) -> Pld {
 #[test]
 fn ac_07_repeated_gaussians_match_the_closed_form() {
     let mut cases = Cases(1);
-    for _ in 0..Cases::count() / 3 {
+    for _ in 0..Cases::count() / 2 {
         let count = cases.log(2.0, 20_000.0) as u64;
         let total = cases.log(0.01, 6.0);
         let delta = cases.log(1e-12, 1e-2);
@@ -61,7 +61,7 @@ fn responses(count: u64, loss: f64, epsilon: f64) -> f64 {
 #[test]
 fn ac_07_repeated_responses_match_the_closed_form() {
     let mut cases = Cases(2);
-    for _ in 0..Cases::count() / 10 {
+    for _ in 0..Cases::count() / 4 {
         let (count, loss) = (cases.log(2.0, 500.0) as u64, cases.log(0.005, 1.0));
         let epsilon = cases.next() * loss * (count as f64).sqrt().min(count as f64 / 4.0) * 4.0;
         let exact = responses(count, loss, epsilon);
@@ -95,6 +95,92 @@ fn ac_07_two_laplaces_match_an_integral() {
         assert!(bounds.upper >= exact * (1.0 - 1e-6) - 1e-12, "{loss} {epsilon} {bounds:?} {exact}");
         assert!(bounds.lower <= exact * (1.0 + 1e-6) + 1e-12, "{loss} {epsilon} {bounds:?} {exact}");
         assert!(bounds.upper - bounds.lower <= 1e-2 * exact + 1e-6, "{loss} {epsilon} {bounds:?} {exact}");
+    }
+}
+
+/// The density of the sum of `count` uniform numbers between 0 and 1.
+fn irwin_hall(count: i32, x: f64) -> f64 {
+    // The sum alternates: on the left half it cancels least.
+    let x = x.min(f64::from(count) - x);
+    let (mut sum, mut factor) = (0.0, 1.0);
+    for i in 0..count {
+        if x <= f64::from(i) {
+            break;
+        }
+        sum += factor * (x - f64::from(i)).powi(count - 1);
+        factor *= -f64::from(count - i) / f64::from(i + 1);
+    }
+    sum / (1..count).map(f64::from).product::<f64>()
+}
+
+/// The integral of a smooth function, by ten nodes of Gauss and Legendre on each of four parts.
+fn integral(from: f64, to: f64, function: impl Fn(f64) -> f64) -> f64 {
+    const NODES: [(f64, f64); 5] = [
+        (0.148_874_338_981_631_22, 0.295_524_224_714_752_87),
+        (0.433_395_394_129_247_2, 0.269_266_719_309_996_35),
+        (0.679_409_568_299_024_4, 0.219_086_362_515_982_04),
+        (0.865_063_366_688_984_5, 0.149_451_349_150_580_6),
+        (0.973_906_528_517_171_7, 0.066_671_344_308_688_14),
+    ];
+    let half = (to - from) / 8.0;
+    let part = |i: i32| {
+        let middle = from + half * f64::from(2 * i + 1);
+        let pair = |&(at, weight): &(f64, f64)| weight * (function(middle - half * at) + function(middle + half * at));
+        half * NODES.iter().map(pair).sum::<f64>()
+    };
+    (0..4).map(part).sum()
+}
+
+/// δ of so many Laplace events of this loss.
+///
+/// A loss is `loss` with probability ½, −`loss` with probability ½e^−loss, and in between it has the density
+/// ¼e^((l−loss)/2). The sum of c of the latter has e^(s/2) times the density of c uniform numbers, up to a constant.
+fn laplaces(count: i32, loss: f64, epsilon: f64) -> f64 {
+    let factorial = |n: i32| (1..=n).map(f64::from).product::<f64>();
+    let mut sum = 0.0;
+    for high in 0..=count {
+        for low in 0..=count - high {
+            let between = count - high - low;
+            let ways = factorial(count) / factorial(high) / factorial(low) / factorial(between);
+            let weight = ways * 0.5f64.powi(high) * (0.5 * libm::exp(-loss)).powi(low);
+            let fixed = f64::from(high - low) * loss;
+            let excess = |total: f64| (-libm::expm1(epsilon - total)).max(0.0);
+            if between == 0 {
+                sum += weight * excess(fixed);
+                continue;
+            }
+            // s = 2·loss·u − between·loss for a sum u of uniform numbers.
+            let scale = (0.25 * libm::exp(-loss / 2.0) * 2.0 * loss).powi(between);
+            let shift = f64::from(between) * loss;
+            let density = |u: f64| {
+                let s = 2.0 * loss * u - shift;
+                libm::exp(s / 2.0) * irwin_hall(between, u) * excess(fixed + s)
+            };
+            let kink = ((epsilon - fixed + shift) / (2.0 * loss)).clamp(0.0, f64::from(between));
+            for knot in 0..between {
+                let (from, to) = (f64::from(knot).max(kink), f64::from(knot + 1));
+                if from < to {
+                    sum += weight * scale * integral(from, to, density);
+                }
+            }
+        }
+    }
+    sum
+}
+
+#[test]
+fn ac_07_repeated_laplaces_match_the_closed_form() {
+    assert!((laplaces(1, 0.7, 0.2) - -libm::expm1(-0.25)).abs() < 1e-12, "one has a closed form of its own");
+    let mut cases = Cases(4);
+    for _ in 0..Cases::count() / 4 {
+        let (count, loss) = (cases.log(2.0, 9.0) as i32, cases.log(0.01, 3.0));
+        let epsilon = loss * f64::from(count) * cases.next();
+        let exact = laplaces(count, loss, epsilon);
+        let bounds = composed(Pair::Laplace { epsilon: loss }, count as u64).delta(epsilon);
+        let case = format!("{count} of {loss} at {epsilon}: {bounds:?}, exactly {exact:e}");
+        assert!(bounds.upper >= exact * (1.0 - 1e-8) - 1e-14, "{case}");
+        assert!(bounds.lower <= exact * (1.0 + 1e-8) + 1e-14, "{case}");
+        assert!(bounds.upper - bounds.lower <= 0.02 * exact + 1e-6, "{case}");
     }
 }
 
