@@ -189,7 +189,8 @@ fn rounded(value: f64, round: fn(f64) -> f64) -> String {
         let text = format!("{:.*}", places as usize, round(value * 10f64.powi(places)) / 10f64.powi(places));
         return if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
     }
-    format!("{:e}", round(value / 10f64.powi(exponent - 6)) * 10f64.powi(exponent - 6))
+    // The digits before their exponent: a product of both would be a neighbour of what is meant.
+    format!("{}e{exponent}", round(value / 10f64.powi(exponent - 6)) / 1e6)
 }
 
 /// ε against δ, and the distribution of the privacy loss.
