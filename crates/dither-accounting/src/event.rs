@@ -31,9 +31,13 @@ pub enum Event {
         /// σ/Δ₂.
         noise_multiplier: f64,
     },
-    /// Laplace noise on one number; the multiplier is the scale divided by the sensitivity.
+    /// Laplace noise on a vector; the multiplier is the scale divided by the l1 sensitivity.
+    ///
+    /// Its worst case is that one number moves by all of it. *Proof.* Moving the numbers one after the other composes
+    /// trade-off functions as group privacy does (Dong, Roth and Su, *Gaussian Differential Privacy*, 2022, section 2.5),
+    /// and for a log-concave noise moving one number by s and then by t gives exactly that of moving it by s + t. ∎
     Laplace {
-        /// b/Δ.
+        /// b/Δ₁.
         noise_multiplier: f64,
     },
     /// Discrete Gaussian noise P(x) ∝ exp(−x²/2σ²) on one integer.

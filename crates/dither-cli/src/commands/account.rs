@@ -43,7 +43,7 @@ pub fn run(command: &Account) -> anyhow::Result<()> {
 }
 
 /// An event in a few words as an event.
-pub fn described(event: &Described) -> Event {
+fn described(event: &Described) -> Event {
     let repeated = |event: Event, count: u64| Event::SelfComposed { count, event: Box::new(event) };
     match *event {
         Described::DpSgd { noise_multiplier, sampling_rate, steps } => {
@@ -96,10 +96,10 @@ impl Accounts {
         if let Some(best) = best {
             return Ok(best);
         }
-        for (_, answer) in &self.said {
-            if let Err(error) = answer {
-                return Err(error.clone().into());
-            }
+        // One that covers the event and finds no bound says more than those that do not cover it.
+        let errors: Vec<_> = self.said.iter().filter_map(|(_, answer)| answer.as_ref().err()).collect();
+        if errors.len() == self.said.len() {
+            return Err(errors[0].clone().into());
         }
         bail!("no finite ε holds at this δ; raise δ")
     }
