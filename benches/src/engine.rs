@@ -1,18 +1,17 @@
-//! What privacy costs in time and memory: one question on a generated table, privately and plainly.
+//! What privacy costs in time and memory: questions on generated tables, privately and plainly.
 //!
-//! All four ways read the same Parquet file through `dither_query::source::open`. The private question keeps at most
-//! [`GROUPS`] keys of a unit and [`ROWS_PER_GROUP`] rows in each, by keyed hashes. The plain two-level question
-//! aggregates per unit and key first, as any bounding must, and bounds nothing.
+//! All ways read the same Parquet file through `dither_query::source::open`, in turns, so that whatever else the machine
+//! does falls on all of them. Memory is that of a process of its own for each way.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use datafusion::datasource::provider_as_source;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use dither::{Policy, Request, Session};
@@ -24,96 +23,178 @@ use crate::figures::{Figure, Section, median};
 
 const REPEATS: usize = 5;
 const KEYS: u64 = 50;
-const GROUPS: u64 = 10;
-const ROWS_PER_GROUP: u64 = 5;
-const SQL: &str = "SELECT key, COUNT(*) AS n, AVG(value) AS mean FROM t GROUP BY key";
-const TWO_LEVELS: &str = "SELECT key, SUM(n) AS n, SUM(s) / SUM(n) AS mean FROM \
-    (SELECT unit, key, COUNT(*) AS n, SUM(value) AS s FROM t GROUP BY unit, key) GROUP BY key";
+const MANY_KEYS: u64 = 100_000;
 
-const WAYS: [&str; 4] = [
-    "plain GROUP BY",
-    "plain, per unit and key first",
-    "private, portable plan alone",
-    "private, whole: plan, fresh ledger, charge, noise, answer",
+/// What is asked, of whom, and what it is compared with.
+struct Case {
+    name: &'static str,
+    /// The table of the policy, in TOML.
+    unit: &'static str,
+    sql: &'static str,
+    /// The question without privacy that a row of the table is compared with.
+    plain: &'static str,
+    against: &'static str,
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        name: "user level: COUNT, SUM, AVG by 50 keys, 3 keys of a unit, 5 rows in each",
+        unit: "privacy_unit = { column = \"unit\" }\nmax_groups_per_unit = 3\nmax_rows_per_group = 5",
+        sql: "SELECT key, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t GROUP BY key",
+        plain: "SELECT key, SUM(n) AS n, SUM(s) AS s, SUM(s) / SUM(n) AS mean FROM \
+                (SELECT unit, key, COUNT(*) AS n, SUM(value) AS s FROM t GROUP BY unit, key) GROUP BY key",
+        against: "plain, per unit and key first",
+    },
+    Case {
+        name: "row level: COUNT, SUM, AVG by 50 keys",
+        unit: "privacy_unit = \"row\"",
+        sql: "SELECT key, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t GROUP BY key",
+        plain: "SELECT key, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t GROUP BY key",
+        against: "plain",
+    },
+    Case {
+        name: "row level: COUNT, SUM, AVG of all rows",
+        unit: "privacy_unit = \"row\"",
+        sql: "SELECT COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t",
+        plain: "SELECT COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t",
+        against: "plain",
+    },
+    Case {
+        name: "user level: COUNT by 100,000 public keys, 3 keys of a unit, 5 rows in each",
+        unit: "privacy_unit = { column = \"unit\" }\nmax_groups_per_unit = 3\nmax_rows_per_group = 5",
+        sql: "SELECT many, COUNT(*) AS n FROM t GROUP BY many",
+        plain: "SELECT many, SUM(n) AS n FROM \
+                (SELECT unit, many, COUNT(*) AS n FROM t GROUP BY unit, many) GROUP BY many",
+        against: "plain, per unit and key first",
+    },
 ];
 
-/// Generates the table and asks the question in four ways.
+/// How a question is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Operator,
+    Portable,
+    Whole,
+}
+
+const WAYS: [Way; 4] = [Way::Plain, Way::Operator, Way::Portable, Way::Whole];
+
+impl Way {
+    fn name(self, case: &Case) -> &'static str {
+        match self {
+            Self::Plain => case.against,
+            Self::Operator => "private, exact integers",
+            Self::Portable => "private, exact integers by the portable plan",
+            Self::Whole => "private, whole: plan, fresh ledger, charge, noise, answer",
+        }
+    }
+}
+
+/// One way of one case, to be run alone: `case,way`.
+pub type One = (usize, usize);
+
+/// Generates the table and asks each question in all ways.
 pub async fn run(rows: u64, units: u64) -> Result<Vec<Section>> {
     let folder = tempfile::tempdir()?;
     generate(&folder.path().join("t.parquet"), rows, units)?;
-    fs::write(folder.path().join("policy.toml"), policy())?;
-    let policy = Policy::load(folder.path().join("policy.toml"))?;
-    let table = &policy.tables["t"];
-    let open = || source::open(table, &policy.base_dir, &Arc::default());
-    let partitions = std::thread::available_parallelism().map_or(1, usize::from);
-    let request = Request::new(SQL, "4".parse()?);
-    let priced = plan(&request, &policy).await?;
-    let mut measured: Vec<(&str, Vec<f64>, f64)> = WAYS.iter().map(|name| (*name, Vec::new(), 0.0)).collect();
-    // The ways take turns, so that whatever else the machine does falls on all of them.
-    for repeat in 0..REPEATS {
-        for (way, (_, times, memory)) in measured.iter_mut().enumerate() {
-            let reset = forget_peak();
-            let start = Instant::now();
-            match way {
-                0 | 1 => {
-                    let config = SessionConfig::new().with_target_partitions(partitions);
-                    let context = SessionContext::new_with_config(config);
-                    context.register_table("t", open()?)?;
-                    context.sql(if way == 0 { SQL } else { TWO_LEVELS }).await?.collect().await?;
+    let threads = threads();
+    let mut sections = Vec::new();
+    for (index, case) in CASES.iter().enumerate() {
+        let mut times = [const { Vec::new() }; WAYS.len()];
+        for repeat in 0..=REPEATS {
+            for (way, times) in WAYS.iter().zip(&mut times) {
+                let seconds = answer(case, *way, folder.path()).await?;
+                // The first round fills the cache of the file.
+                if repeat > 0 {
+                    times.push(seconds);
                 }
-                2 => {
-                    let secret = "0".repeat(64);
-                    let bounding = Bounding {
-                        question: &priced.question,
-                        unit: &priced.unit,
-                        unit_kind: &priced.unit_kind,
-                        bounds: priced.bounds,
-                        summands: &priced.summands,
-                        needs_rows: priced.needs_rows(),
-                        secret: &secret,
-                    };
-                    let portable = bounding.plan(provider_as_source(open()?))?;
-                    LocalEngine::new(partitions).run(portable).await?;
-                }
-                _ => {
-                    let mut policy = policy.clone();
-                    policy.ledger = format!("ledger-{repeat}.db").into();
-                    let session = Session::new(policy)?.with_engine(Box::new(LocalEngine::new(partitions)));
-                    session.query(&request).await?;
-                }
-            }
-            times.push(start.elapsed().as_secs_f64());
-            // Memory that was freed may stay with the process, so that later rounds cannot be told apart.
-            if repeat == 0 {
-                *memory = peak(reset)?;
             }
         }
+        let memory = (0..WAYS.len()).map(|way| memory_of((index, way), folder.path())).collect::<Result<Vec<_>>>()?;
+        let medians = times.map(|times| median(&times));
+        let figures = WAYS.iter().zip(medians).zip(&memory).flat_map(|((way, seconds), memory_used)| {
+            let name = way.name(case);
+            [
+                Figure::new(name, "median time (× plain)", seconds, "s").against(medians[0]),
+                Figure::new(name, "rows per second", rows as f64 / seconds, ""),
+                Figure::new(name, "peak memory (× plain)", *memory_used, "MiB").against(memory[0]),
+            ]
+        });
+        let title = format!("{}: {rows} rows, {units} units, {threads} threads, medians of {REPEATS}", case.name);
+        sections.push(Section { title, figures: figures.collect() });
     }
-
-    let two_levels = median(&measured[1].1);
-    let figures = measured.into_iter().flat_map(|(name, times, memory)| {
-        let seconds = median(&times);
-        [
-            Figure::new(name, "median time (× the plain question per unit and key)", seconds, "s").against(two_levels),
-            Figure::new(name, "rows per second", rows as f64 / seconds, ""),
-            Figure::new(name, "peak memory, first round", memory, "MiB"),
-        ]
-    });
-    let title = format!("Engine: {rows} rows, {units} units, {KEYS} keys, {partitions} threads, medians of {REPEATS}");
-    Ok(vec![Section { title, figures: figures.collect() }])
+    Ok(sections)
 }
 
-fn policy() -> String {
-    let keys: Vec<String> = (0..KEYS).map(|key| format!("\"{}\"", key_name(key))).collect();
+/// Runs one way once and prints the most memory that was resident, in MiB.
+pub async fn run_alone((case, way): One, folder: &Path) -> Result<()> {
+    answer(&CASES[case], WAYS[way], folder).await?;
+    println!("{}", peak()?);
+    Ok(())
+}
+
+fn memory_of((case, way): One, folder: &Path) -> Result<f64> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["engine", "--alone", &format!("{case},{way}"), "--folder"]).arg(folder);
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Answers a question and returns the seconds that it took.
+async fn answer(case: &Case, way: Way, folder: &Path) -> Result<f64> {
+    let mut policy = Policy::from_toml(&policy(case), folder)?;
+    let open = |policy: &Policy| source::open(&policy.tables["t"], &policy.base_dir, &Arc::default());
+    let request = Request::new(case.sql, "4".parse()?);
+    let priced = plan(&request, &policy).await?;
+    let start = Instant::now();
+    match way {
+        Way::Plain => {
+            let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(threads()));
+            context.register_table("t", open(&policy)?)?;
+            context.sql(case.plain).await?.collect().await?;
+        }
+        Way::Operator | Way::Portable => {
+            let secret = "0".repeat(64);
+            let bounding = Bounding {
+                question: &priced.question,
+                unit: &priced.unit,
+                unit_kind: &priced.unit_kind,
+                bounds: priced.bounds,
+                summands: &priced.summands,
+                needs_rows: priced.needs_rows(),
+                secret: &secret,
+            };
+            let engine = LocalEngine::new(threads());
+            let engine = if way == Way::Portable { engine.portable() } else { engine };
+            engine.count(&bounding, open(&policy)?).await?;
+        }
+        Way::Whole => {
+            let ledger = tempfile::tempdir()?;
+            policy.ledger = ledger.path().join("ledger.db");
+            Session::new(policy)?.query(&request).await?;
+        }
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn policy(case: &Case) -> String {
+    let list = |keys: u64| (0..keys).map(|key| format!("\"{}\"", key_name(key))).collect::<Vec<_>>().join(", ");
+    let many = if case.sql.contains("many") { list(MANY_KEYS) } else { String::from("\"none\"") };
     let mut text = String::from("dataset = \"bench\"\nledger = \"ledger.db\"\n[budget]\nepsilon = 4\n");
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "[tables.t]\nsource = \"t.parquet\"\nprivacy_unit = {{ column = \"unit\" }}\n\
-         max_groups_per_unit = {GROUPS}\nmax_rows_per_group = {ROWS_PER_GROUP}\n\
-         [tables.t.columns]\nunit = {{ type = \"integer\" }}\nkey = {{ type = \"text\", keys = [{}] }}\n\
+        "[tables.t]\nsource = \"t.parquet\"\n{}\n[tables.t.columns]\nunit = {{ type = \"integer\" }}\n\
+         key = {{ type = \"text\", keys = [{}] }}\nmany = {{ type = \"text\", keys = [{many}] }}\n\
          value = {{ type = \"number\", bounds = [0, 100], step = 0.01 }}\n",
-        keys.join(", ")
+        case.unit,
+        list(KEYS)
     );
     text
 }
@@ -124,7 +205,7 @@ fn key_name(key: u64) -> String {
 
 /// Rows of uniformly chosen units, keys and values, the same in every run.
 fn generate(path: &Path, rows: u64, units: u64) -> Result<()> {
-    let names: Vec<String> = (0..KEYS).map(key_name).collect();
+    let names: Vec<String> = (0..MANY_KEYS).map(key_name).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |limit: u64| {
         state ^= state << 13;
@@ -137,12 +218,15 @@ fn generate(path: &Path, rows: u64, units: u64) -> Result<()> {
     while left > 0 {
         let size = left.min(1 << 16);
         left -= size;
-        let chosen: Vec<[u64; 3]> = (0..size).map(|_| [below(units), below(KEYS), below(10_001)]).collect();
+        let chosen: Vec<[u64; 4]> =
+            (0..size).map(|_| [below(units), below(KEYS), below(10_001), below(MANY_KEYS)]).collect();
+        let text = |column: usize| {
+            Arc::new(StringArray::from_iter_values(chosen.iter().map(|row| names[row[column] as usize].as_str())))
+        };
         let unit = Int64Array::from_iter_values(chosen.iter().map(|row| row[0] as i64));
-        let key = StringArray::from_iter_values(chosen.iter().map(|row| names[row[1] as usize].as_str()));
         let value = Float64Array::from_iter_values(chosen.iter().map(|row| row[2] as f64 / 100.0));
-        let columns: [(&str, ArrayRef); 3] =
-            [("unit", Arc::new(unit)), ("key", Arc::new(key)), ("value", Arc::new(value))];
+        let columns: [(&str, ArrayRef); 4] =
+            [("unit", Arc::new(unit)), ("key", text(1)), ("value", Arc::new(value)), ("many", text(3))];
         let batch = RecordBatch::try_from_iter(columns)?;
         if writer.is_none() {
             writer = Some(ArrowWriter::try_new(fs::File::create(path)?, batch.schema(), None)?);
@@ -153,16 +237,8 @@ fn generate(path: &Path, rows: u64, units: u64) -> Result<()> {
     Ok(())
 }
 
-/// Starts the peak of memory anew where the system lets us; otherwise it is that of everything so far.
-fn forget_peak() -> bool {
-    fs::write("/proc/self/clear_refs", "5").is_ok()
-}
-
 /// The most memory that was resident, in MiB.
-fn peak(reset: bool) -> Result<f64> {
-    if !reset {
-        eprintln!("the peak of memory includes everything before");
-    }
+fn peak() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the system names no VmHWM")?;
     let kibibytes: f64 = line.split_whitespace().next().context("VmHWM has a number")?.parse()?;

@@ -38,7 +38,7 @@ enum Name {
     Noise,
     /// Prices and calibrations per second
     Accounting,
-    /// A private question against the same question without privacy, on a generated table
+    /// Private questions against the same questions without privacy, on a generated table
     Engine {
         /// Rows of the table
         #[arg(long, default_value_t = 1_000_000)]
@@ -46,7 +46,19 @@ enum Name {
         /// Units of the table
         #[arg(long, default_value_t = 100_000)]
         units: u64,
+        /// Only one way of one case, once, for its memory
+        #[arg(long, hide = true, value_parser = pair)]
+        alone: Option<engine::One>,
+        /// Where its table is
+        #[arg(long, hide = true, default_value = ".")]
+        folder: std::path::PathBuf,
     },
+}
+
+/// Two numbers with a comma between them.
+fn pair(text: &str) -> Result<engine::One, String> {
+    let parts = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    parts.ok_or_else(|| "two numbers with a comma between them".to_owned())
 }
 
 #[tokio::main]
@@ -56,7 +68,8 @@ async fn main() -> anyhow::Result<()> {
         Name::Examples { runs, only } => examples::run(runs.max(1), only.as_deref()).await?,
         Name::Noise => noise::run()?,
         Name::Accounting => accounting::run()?,
-        Name::Engine { rows, units } => engine::run(rows, units.max(1)).await?,
+        Name::Engine { alone: Some(one), folder, .. } => return engine::run_alone(one, &folder).await,
+        Name::Engine { rows, units, .. } => engine::run(rows, units.max(1)).await?,
     };
     Ok(figures::print(&sections, args.json)?)
 }

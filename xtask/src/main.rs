@@ -5,8 +5,10 @@ mod command;
 mod long;
 mod tidy;
 
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -54,11 +56,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// Builds with the whole workspace: with this package alone the engine would have other features and be built again.
 fn bench(arguments: &[String]) -> anyhow::Result<()> {
-    let mut cargo = command::cargo(&["run", "--release", "--package", "dither-bench", "--"]);
+    command::succeed(command::cargo(&["build", "--release", "--workspace", "--bin", "dither-bench"]))?;
+    let target = command::metadata()?["target_directory"].as_str().map(PathBuf::from).context("cargo has a target")?;
+    let mut bench = Command::new(target.join("release/dither-bench"));
+    bench.current_dir(command::root());
     match arguments {
-        [] => cargo.arg("--help"),
-        _ => cargo.args(arguments),
+        [] => bench.arg("--help"),
+        _ => bench.args(arguments),
     };
-    command::succeed(cargo)
+    command::succeed(bench)
 }

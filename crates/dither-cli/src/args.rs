@@ -99,6 +99,31 @@ impl From<Mechanism> for MechanismChoice {
     }
 }
 
+/// Where and within what the table is read.
+#[derive(ClapArgs)]
+pub struct Where {
+    /// The memory for rows, as in 512MB or 2GB; what does not fit is pruned and put on disk
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<usize>,
+}
+
+/// A number of bytes: `64MB`, `2GB`, in powers of 1024.
+fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let scale = match text[digits.len()..].trim().to_ascii_uppercase().as_str() {
+        "KB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        _ => return Err("a size is a whole number and a unit: 512MB or 2GB".into()),
+    };
+    let number: usize = digits.parse().map_err(|_| "a size begins with a whole number".to_owned())?;
+    match number.checked_mul(scale) {
+        Some(bytes) if bytes >= 1 << 20 => Ok(bytes),
+        Some(_) => Err("at least 1MB is needed".into()),
+        None => Err("this is more than a computer can have".into()),
+    }
+}
+
 #[derive(ClapArgs)]
 pub struct Plan {
     #[command(flatten)]
@@ -112,6 +137,8 @@ pub struct Plan {
 pub struct Query {
     #[command(flatten)]
     pub ask: Ask,
+    #[command(flatten)]
+    pub place: Where,
     /// How the answer is written
     #[arg(short, long, default_value = "table")]
     pub format: Format,
@@ -141,6 +168,8 @@ pub struct Report {
     /// Show what it would cost; nothing is charged
     #[arg(long)]
     pub plan: bool,
+    #[command(flatten)]
+    pub place: Where,
 }
 
 #[derive(ClapArgs)]

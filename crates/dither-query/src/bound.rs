@@ -28,6 +28,7 @@ use datafusion::logical_expr::{
     Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableSource, cast, lit, try_cast, when,
 };
 use datafusion::scalar::ScalarValue;
+use dither_bounding::Limits;
 use dither_core::{ContributionBounds, Key, PrivacyUnit, ValueBounds};
 
 use crate::ir::{Domain, Question};
@@ -117,8 +118,35 @@ impl Bounding<'_> {
         std::iter::once(column(ROWS)).chain(sums).collect()
     }
 
-    /// The rows that count: unit, keys, and values as integers on their lattices.
-    fn rows(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlanBuilder> {
+    /// The rows that may count, as they are: the unit if rows have one, keys, and the values to be summed as floats.
+    ///
+    /// # Errors
+    /// Whatever the plan builder refuses.
+    pub(crate) fn columns(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
+        self.projected(source, |summand| Ok(summand.expr.clone()))?.build()
+    }
+
+    /// How much a unit may contribute; `None` where there is nothing to choose.
+    pub(crate) fn limits(&self) -> Limits {
+        let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows } = self.bounds;
+        Limits {
+            max_rows_per_group: self.needs_rows.then_some(rows),
+            max_groups_per_unit: (!self.few_groups()).then_some(groups),
+        }
+    }
+
+    /// Whether there are no more groups than a unit may be in.
+    fn few_groups(&self) -> bool {
+        let limit = u64::from(self.bounds.max_groups_per_unit.get());
+        self.question.public_groups().is_some_and(|count| count <= limit)
+    }
+
+    /// Unit, keys and values of the rows that pass the filters.
+    fn projected(
+        &self,
+        source: Arc<dyn TableSource>,
+        value: impl Fn(&Summand) -> Result<Expr>,
+    ) -> Result<LogicalPlanBuilder> {
         let mut plan = LogicalPlanBuilder::scan("source", source, None)?;
         for filter in &self.question.filters {
             plan = plan.filter(filter.clone())?;
@@ -132,9 +160,14 @@ impl Bounding<'_> {
             columns.push(wide(key.expr.clone(), &key.kind).alias(key_name(index)));
         }
         for (index, summand) in self.summands.iter().enumerate() {
-            columns.push(on_lattice(&summand.expr, &summand.bounds)?.alias(format!("v{index}")));
+            columns.push(value(summand)?.alias(format!("v{index}")));
         }
-        let mut plan = plan.project(if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns })?;
+        plan.project(if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns })
+    }
+
+    /// The rows that count: unit, keys, and values as integers on their lattices.
+    fn rows(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlanBuilder> {
+        let mut plan = self.projected(source, |summand| on_lattice(&summand.expr, &summand.bounds))?;
         for (index, key) in self.question.keys.iter().enumerate() {
             if let Domain::Public(keys) = &key.domain {
                 let kind = plan.schema().field_with_unqualified_name(&key_name(index))?.data_type().clone();
@@ -168,12 +201,11 @@ impl Bounding<'_> {
 
     /// At most L0 groups of each unit, unless there are no more than that anyway.
     fn bounded_groups(&self, groups: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
-        let limit = self.bounds.max_groups_per_unit.get();
-        if self.question.public_groups().is_some_and(|count| count <= u64::from(limit)) {
+        if self.few_groups() {
             return Ok(groups);
         }
         let order = self.keyed_hash("group", self.unit_and_keys())?;
-        ranked(groups, vec![column(UNIT)], order, limit)
+        ranked(groups, vec![column(UNIT)], order, self.bounds.max_groups_per_unit.get())
     }
 
     fn group_aggregates(&self) -> Vec<Expr> {

@@ -14,9 +14,12 @@ use dither_core::{ContributionBounds, Key};
 use dither_mechanisms::{ExactTable, KeyRule, Noise};
 use sha2::{Digest, Sha256};
 
-use crate::engine::{LocalEngine, exact};
+use crate::bound::Bounding;
+use crate::engine::{Counting, Engine, LocalEngine, exact};
+use crate::operator;
 use crate::plan::{Measure, MechanismChoice, QueryPlan, price, shape};
 use crate::policy::Policy;
+use crate::source::Table;
 
 /// A row: unit, g, h, x, y.
 #[derive(Debug, Clone, PartialEq)]
@@ -171,7 +174,10 @@ async fn plan(sql: &str, policy: &Policy) -> QueryPlan {
 
 async fn integers(plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTable {
     static ENGINES: LazyLock<[LocalEngine; 3]> = LazyLock::new(|| [1, 2, 4].map(LocalEngine::new));
-    let engine = &ENGINES[partitions.min(3) - 1];
+    integers_by(&ENGINES[partitions.min(3) - 1], plan, rows, partitions).await
+}
+
+async fn integers_by(engine: &LocalEngine, plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTable {
     exact(plan, provider(rows, partitions), "secret", engine).await.unwrap_or_else(|error| panic!("{:?}", error.0))
 }
 
@@ -328,6 +334,59 @@ async fn the_comparison_catches_a_bound_that_is_not_enforced() {
         caught.1 |= violates(&honest, &whole, &less);
     }
     assert_eq!(caught, (true, false));
+}
+
+/// The operator, with and without a limit of memory that makes it prune and spill after nearly every batch, against the
+/// portable plan: on random questions and tables the same integers.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_gives_the_integers_of_the_portable_plan() {
+    let mut random = Random(setting("DITHER_SEED", 13));
+    let portable = LocalEngine::new(2).portable();
+    let operator = LocalEngine::new(2);
+    for round in 0..setting("DITHER_PAIRS", 1_000) {
+        let unit =
+            if random.below(5) == 0 { "\"row\"" } else { random.of(&["{ column = \"u\" }", "{ column = \"free\" }"]) };
+        let policy = policy(unit, 1 + random.below(3) as u32, 1 + random.below(4) as u32);
+        let sql = question(&mut random, !unit.contains("\"u\""));
+        let (plan, table) = (plan(&sql, &policy).await, rows(&mut random));
+        let expected = integers_by(&portable, &plan, &table, 2).await;
+        let found = integers_by(&operator, &plan, &table, 1 + random.below(3) as usize).await;
+        assert!(found == expected, "round {round}: {sql}\n{table:?}");
+    }
+}
+
+/// The operator without the portable plan to fall back on.
+struct OperatorAlone(LocalEngine);
+
+impl Engine for OperatorAlone {
+    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, table: Table) -> Counting<'a> {
+        Box::pin(async move { Ok(operator::count(&self.0.context, bounding, table).await?) })
+    }
+}
+
+/// Fifty thousand rows, half of them of one unit, in memory for a fifth of them: pruned, spilled, and the same integers.
+#[tokio::test(flavor = "multi_thread")]
+async fn se_05_pruning_and_spilling_change_no_bit() {
+    let mut random = Random(17);
+    let table: Vec<Row> = (0..50_000)
+        .map(|index| Row {
+            unit: Some(if index % 2 == 0 { 0 } else { random.below(20_000) as i64 }),
+            g: random.of(&[Some("a"), Some("b"), Some("zz"), None]),
+            h: Some(random.below(9) as i64),
+            x: random.of(&[None, Some(1), Some(42)]),
+            y: None,
+        })
+        .collect();
+    for (unit, sql) in
+        [("u", "SELECT h, COUNT(*), SUM(x) FROM t GROUP BY h"), ("u", "SELECT g, AVG(x) FROM t GROUP BY g")]
+    {
+        let policy = policy(&format!("{{ column = \"{unit}\" }}"), 2, 3);
+        let plan = plan(sql, &policy).await;
+        let expected = integers_by(&LocalEngine::new(2).portable(), &plan, &table, 2).await;
+        let small = OperatorAlone(LocalEngine::with_memory(2, 1_000_000).unwrap());
+        let found = exact(&plan, provider(&table, 2), "secret", &small).await.unwrap();
+        assert!(found == expected, "{sql}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Engines run the portable plan. What they return is checked, turned into exact integers, and sealed.
+//! Engines count. What they return is checked, turned into the integers that the mechanism measures, and sealed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +7,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, Decimal128Array, Int64Array, RecordBatch};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
@@ -17,6 +19,7 @@ use dither_noise::Secret;
 use crate::bound::{Bounding, ROWS, UNITS, count_name, key_name, sum_name};
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
+use crate::operator;
 use crate::plan::{Measure, QueryPlan};
 use crate::policy::TablePolicy;
 use crate::rehearsal;
@@ -68,27 +71,70 @@ impl From<DataFusionError> for EngineError {
     }
 }
 
-/// The future of an engine's answer.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Vec<RecordBatch>, EngineError>> + Send + 'a>>;
+/// The exact integers of one group, before noise.
+pub struct Counted {
+    /// The key; empty where there are no groups.
+    pub key: Vec<Key>,
+    /// The number of units.
+    pub units: i128,
+    /// The number of rows kept.
+    pub rows: i128,
+    /// The sum of each summand in steps of its lattice, and the number of values in it.
+    pub sums: Vec<(i128, i128)>,
+}
 
-/// Runs a plan of built-in relational operators.
+/// The future of an engine's exact integers.
+pub type Counting<'a> = Pin<Box<dyn Future<Output = Result<Vec<Counted>, EngineError>> + Send + 'a>>;
+
+/// Counts and sums what a question asks for, with the contributions of each unit bounded.
 pub trait Engine: Send + Sync {
-    /// Runs the plan and returns its rows, in any order and any batches.
-    fn run(&self, plan: LogicalPlan) -> Answering<'_>;
+    /// The exact integers of the groups that have rows, in any order.
+    ///
+    /// Engines differ in where and how fast they do it; the integers are those of [`Bounding::plan`], bit for bit.
+    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, table: Table) -> Counting<'a>;
 }
 
 /// DataFusion in this process.
 pub struct LocalEngine {
-    context: SessionContext,
+    pub(crate) context: SessionContext,
+    portable: bool,
 }
 
 impl LocalEngine {
     /// An engine with so many threads of work.
     pub fn new(partitions: usize) -> Self {
+        Self::with_runtime(partitions, Arc::default())
+    }
+
+    /// An engine that keeps rows in so many bytes of memory and the rest of them on disk.
+    ///
+    /// What a scan and its decompression take comes on top, some tens of megabytes for each thread.
+    ///
+    /// # Errors
+    /// A runtime that cannot be set up.
+    pub fn with_memory(partitions: usize, bytes: usize) -> Result<Self, EngineError> {
+        let pool = Arc::new(FairSpillPool::new(bytes));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
+        Ok(Self::with_runtime(partitions, runtime))
+    }
+
+    fn with_runtime(partitions: usize, runtime: Arc<RuntimeEnv>) -> Self {
         let mut config = SessionConfig::new().with_target_partitions(partitions.max(1));
         // Strings stay the type that the policy declares; views save little on bounded keys.
         config.options_mut().execution.parquet.schema_force_view_types = false;
-        Self { context: SessionContext::new_with_config(config) }
+        Self { context: SessionContext::new_with_config_rt(config, runtime), portable: false }
+    }
+
+    /// The same engine without the operator of our own: it runs the portable plan, which is the reference.
+    pub fn portable(mut self) -> Self {
+        self.portable = true;
+        self
+    }
+
+    async fn run_portable(&self, bounding: &Bounding<'_>, table: Table) -> Result<Vec<Counted>, EngineError> {
+        let plan = bounding.plan(provider_as_source(table))?;
+        let batches = DataFrame::new(self.context.state(), plan).collect().await?;
+        read(bounding, &batches)
     }
 }
 
@@ -99,12 +145,23 @@ impl Default for LocalEngine {
 }
 
 impl Engine for LocalEngine {
-    fn run(&self, plan: LogicalPlan) -> Answering<'_> {
-        Box::pin(async move { Ok(DataFrame::new(self.context.state(), plan).collect().await?) })
+    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, table: Table) -> Counting<'a> {
+        Box::pin(async move {
+            if self.portable {
+                return self.run_portable(bounding, table).await;
+            }
+            match operator::count(&self.context, bounding, Arc::clone(&table)).await {
+                // What does not fit our operator may still fit sorts on disk.
+                Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {
+                    self.run_portable(bounding, table).await
+                }
+                counted => Ok(counted?),
+            }
+        })
     }
 }
 
-/// Looks at the data: runs the portable plan of a question and seals the exact answer.
+/// Looks at the data: counts what a question asks for and seals the exact answer.
 ///
 /// The charged mechanism is the token that this is paid for.
 ///
@@ -142,7 +199,7 @@ pub async fn rehearse(plan: &QueryPlan, table: &TablePolicy) -> Result<(), Refus
         let alone = scan.and_then(|scan| scan.project(parts)).and_then(|scan| scan.build()).map_err(refused)?;
         DataFrame::new(context.state(), alone).collect().await.map_err(refused)?;
     }
-    let whole = exact(plan, stage, "rehearsal", &LocalEngine { context }).await;
+    let whole = exact(plan, stage, "rehearsal", &LocalEngine { context, portable: false }).await;
     whole.map(drop).map_err(|error| refused(DataFusionError::External(error.0)))
 }
 
@@ -162,36 +219,23 @@ pub(crate) async fn exact(
         needs_rows: plan.needs_rows(),
         secret,
     };
-    let portable = bounding.plan(provider_as_source(table))?;
-    let batches = engine.run(portable).await?;
-    let mut groups = Vec::new();
-    for batch in &batches {
-        for row in 0..batch.num_rows() {
-            groups.push(group(plan, batch, row)?);
-        }
-    }
+    let counted = engine.count(&bounding, table).await?;
+    let groups = counted.into_iter().map(|group| measured(plan, group)).collect::<Result<_, _>>()?;
     keyed(plan, groups)
 }
 
-/// One group of the portable result: its key and the exact integers that the blocks of the mechanism measure.
-fn group(plan: &QueryPlan, batch: &RecordBatch, row: usize) -> Result<ExactRow, EngineError> {
-    let key = (0..plan.question.keys.len())
-        .map(|index| {
-            let column = batch.column_by_name(&key_name(index)).ok_or_else(|| failed("a key column is missing"))?;
-            // No key has another type, and if one had, that must not show.
-            Ok(key_of(&ScalarValue::try_from_array(column, row)?).unwrap_or(Key::Null))
-        })
-        .collect::<Result<Vec<_>, EngineError>>()?;
-    let units = integer(batch, UNITS, row)?;
+/// The integers that the blocks of the mechanism measure in a group.
+fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, EngineError> {
+    let Counted { key, units, rows, sums } = group;
     let mut values = Vec::new();
     for measure in &plan.measures {
         match measure {
             Measure::Units => values.push(units),
-            Measure::Rows => values.push(integer(batch, ROWS, row)?),
-            Measure::Sum(index) => values.push(integer(batch, &sum_name(*index), row)?),
+            Measure::Rows => values.push(rows),
+            Measure::Sum(index) => values.push(sums[*index].0),
             Measure::Pair(index) => {
                 let bounds = &plan.summands[*index].bounds;
-                let (sum, count) = (integer(batch, &sum_name(*index), row)?, integer(batch, &count_name(*index), row)?);
+                let (sum, count) = sums[*index];
                 let side = |bound: i64| count.checked_mul(i128::from(bound)).ok_or_else(|| failed("a sum overflows"));
                 values.push(side(bounds.upper())? - sum);
                 values.push(sum - side(bounds.lower())?);
@@ -199,6 +243,33 @@ fn group(plan: &QueryPlan, batch: &RecordBatch, row: usize) -> Result<ExactRow, 
         }
     }
     Ok(ExactRow { key, values, units: i64::try_from(units).map_err(|_| failed("a count overflows"))? })
+}
+
+/// Reads the result of a portable plan, wherever it was run.
+///
+/// # Errors
+/// A result that is not one.
+pub fn read(bounding: &Bounding<'_>, batches: &[RecordBatch]) -> Result<Vec<Counted>, EngineError> {
+    let places = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
+    places.map(|(batch, row)| group(bounding, batch, row)).collect()
+}
+
+/// One group of a portable result.
+fn group(bounding: &Bounding<'_>, batch: &RecordBatch, row: usize) -> Result<Counted, EngineError> {
+    let key = (0..bounding.question.keys.len())
+        .map(|index| {
+            let column = batch.column_by_name(&key_name(index)).ok_or_else(|| failed("a key column is missing"))?;
+            // No key has another type, and if one had, that must not show.
+            Ok(key_of(&ScalarValue::try_from_array(column, row)?).unwrap_or(Key::Null))
+        })
+        .collect::<Result<Vec<_>, EngineError>>()?;
+    let (units, rows) = (integer(batch, UNITS, row)?, integer(batch, ROWS, row)?);
+    // Where only units are counted the plan has no sums.
+    let summands = if bounding.needs_rows { bounding.summands.len() } else { 0 };
+    let sums = (0..summands)
+        .map(|index| Ok((integer(batch, &sum_name(index), row)?, integer(batch, &count_name(index), row)?)))
+        .collect::<Result<_, EngineError>>()?;
+    Ok(Counted { key, units, rows, sums })
 }
 
 /// An exact integer of the result; NULL, the sum of nothing, is zero.
@@ -246,7 +317,7 @@ fn compare_keys(a: &[Key], b: &[Key]) -> std::cmp::Ordering {
 }
 
 /// All combinations, the last list running fastest.
-fn product(lists: &[Vec<Key>]) -> impl Iterator<Item = Vec<Key>> {
+pub(crate) fn product(lists: &[Vec<Key>]) -> impl Iterator<Item = Vec<Key>> {
     let total: usize = lists.iter().map(Vec::len).product();
     (0..total).map(move |mut index| {
         let mut key: Vec<Key> = Vec::with_capacity(lists.len());

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The *portable half* ([`bound`], [`engine`]) is a relational plan of built-in functions whose result is a small
-//! table of exact integers. The *trusted half* adds the noise in `dither-mechanisms`.
+//! table of exact integers; in this process an operator of our own takes its place. The *trusted half* adds the noise in `dither-mechanisms`.
 //!
 //! # What this crate does not do
 //! It charges nothing and draws no noise. Arrow and DataFusion stop here: nothing above sees their types.
@@ -24,6 +24,7 @@ pub mod error;
 pub mod explain;
 pub mod export;
 pub mod ir;
+mod operator;
 pub mod plan;
 pub mod policy;
 mod rehearsal;

@@ -9,11 +9,12 @@ use super::tree::Tree;
 /// Every crate with the crates of ours that it may depend on, from the vocabulary to the binary.
 const LAYERS: &[(&str, &[&str])] = &[
     ("dither-core", &[]),
+    ("dither-bounding", &["dither-core"]),
     ("dither-noise", &["dither-core"]),
     ("dither-accounting", &["dither-core"]),
     ("dither-mechanisms", &["dither-core", "dither-noise"]),
     ("dither-ledger", &["dither-core", "dither-accounting"]),
-    ("dither-query", &["dither-core", "dither-noise", "dither-accounting", "dither-mechanisms"]),
+    ("dither-query", &[CORE, "dither-bounding", NOISE, "dither-accounting", MECHANISMS]),
     ("dither-report", &["dither-core"]),
     ("dither", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger", "dither-query", "dither-report"]),
     ("dither-cli", &[CORE, "dither-accounting", "dither-ledger", "dither-query", "dither-report", "dither"]),

@@ -4,7 +4,7 @@ use dither::{Answered, rows_json};
 use serde_json::json;
 
 use crate::args::{Format, Query};
-use crate::commands::session;
+use crate::commands::{placed, session};
 use crate::{output, progress};
 
 /// Asks a question.
@@ -12,7 +12,7 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     if command.format == Format::Parquet && command.out.is_none() {
         anyhow::bail!("parquet is written to a file: add --out answer.parquet");
     }
-    let session = session(&command.ask.policy, command.ask.scope.as_deref())?;
+    let session = placed(session(&command.ask.policy, command.ask.scope.as_deref())?, &command.place)?;
     let kept = [session.files(), vec![command.ask.policy.clone()]].concat();
     output::check(command.out.as_deref(), &kept)?;
     let request = command.ask.request();

@@ -8,7 +8,7 @@ use anyhow::Context;
 use dither::{Published, ReportSpec};
 
 use crate::args::Report;
-use crate::commands::{plan, session};
+use crate::commands::{placed, plan, session};
 use crate::{output, progress};
 
 /// What is written beside one table for each question.
@@ -20,7 +20,7 @@ const ROWS_SHOWN: usize = 25;
 /// Plans or publishes a report.
 pub async fn run(command: &Report) -> anyhow::Result<()> {
     let spec = ReportSpec::load(&command.file)?;
-    let session = session(&spec.policy, spec.scope.as_deref())?;
+    let session = placed(session(&spec.policy, spec.scope.as_deref())?, &command.place)?;
     if command.plan {
         let preview = session.preview_report(&spec).await?;
         let mut text = String::new();

@@ -1,0 +1,162 @@
+//! Which rows are kept.
+
+use std::num::NonZeroU32;
+
+use crate::hash::KeyedHash;
+use crate::names::{Dictionary, Names};
+use crate::rows::{NULL, Rows};
+use crate::totals::Totals;
+
+/// How much a unit may contribute; `None` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The rows of a unit under one key (R).
+    pub max_rows_per_group: Option<NonZeroU32>,
+    /// The keys of a unit (L0).
+    pub max_groups_per_unit: Option<NonZeroU32>,
+}
+
+/// Everything that the choice depends on besides the rows.
+pub struct Rule<'a> {
+    /// How much a unit may contribute.
+    pub limits: Limits,
+    /// Orders the keys of a unit by the texts of unit and key.
+    pub group_hash: &'a KeyedHash,
+    /// Orders the rows of a unit and key by the texts of unit, key and values.
+    pub row_hash: &'a KeyedHash,
+    /// What the numbers of units stand for.
+    pub units: &'a Names,
+    /// What the numbers of keys stand for.
+    pub keys: &'a Dictionary,
+    /// What the integers of each value column stand for.
+    pub values: &'a [Names],
+}
+
+/// Memory that is used again from bucket to bucket.
+#[derive(Default)]
+pub struct Scratch {
+    order: Vec<u128>,
+    groups: Vec<Group>,
+    rows: Vec<(u128, u32)>,
+    kept: Vec<u32>,
+    text: Vec<u8>,
+}
+
+/// Consecutive rows of one unit and key in the sorted order.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    hash: u128,
+    start: usize,
+    end: usize,
+}
+
+impl Scratch {
+    /// The bytes that sorting so many rows takes.
+    pub fn bytes(rows: usize) -> usize {
+        rows * size_of::<u128>()
+    }
+}
+
+/// Adds the kept rows of a bucket to totals. All rows of a unit must be in the one bucket.
+pub fn bound(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, totals: &mut Totals) {
+    select(rows, rule, scratch, |key, kept| totals.add(rows, key, kept));
+}
+
+/// Leaves out rows that cannot be kept, whatever other rows there are.
+pub fn prune(rows: &mut Rows, rule: &Rule<'_>, scratch: &mut Scratch) {
+    let mut less = Rows::default();
+    let columns = rule.values.len();
+    select(rows, rule, scratch, |key, kept| {
+        for row in kept {
+            let row = *row as usize;
+            less.push(rows.units[row], key, rows.row(row, columns).iter().copied());
+        }
+    });
+    *rows = less;
+}
+
+/// Calls back with each key of each unit that is kept, and which rows.
+fn select(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, mut keep: impl FnMut(u32, &[u32])) {
+    let Scratch { order, groups, rows: hashed, kept, text } = scratch;
+    sort(rows, order);
+    let mut start = 0;
+    while start < order.len() {
+        let unit = (order[start] >> 64) as u64;
+        start = next_unit(order, start, unit, groups);
+        if let Some(limit) = over(groups.len(), rule.limits.max_groups_per_unit) {
+            text.clear();
+            rule.units.write(unit as i64, text);
+            let length = text.len();
+            for group in groups.iter_mut() {
+                text.truncate(length);
+                text.extend_from_slice(rule.keys.text(key_of(order[group.start]) as usize));
+                group.hash = rule.group_hash.of(text);
+            }
+            groups.select_nth_unstable_by_key(limit - 1, |group| group.hash);
+            groups.truncate(limit);
+        }
+        for group in groups.iter() {
+            let key = key_of(order[group.start]);
+            let run = &order[group.start..group.end];
+            kept.clear();
+            match over(run.len(), rule.limits.max_rows_per_group) {
+                None => kept.extend(run.iter().map(|entry| *entry as u32)),
+                Some(limit) => {
+                    hash_rows(rows, run, rule, text, hashed);
+                    hashed.select_nth_unstable(limit - 1);
+                    kept.extend(hashed[..limit].iter().map(|(_, row)| *row));
+                }
+            }
+            keep(key, kept);
+        }
+    }
+}
+
+/// The limit, if there are more than that.
+fn over(count: usize, limit: Option<NonZeroU32>) -> Option<usize> {
+    limit.map(|limit| limit.get() as usize).filter(|limit| count > *limit)
+}
+
+fn key_of(entry: u128) -> u32 {
+    (entry >> 32) as u32
+}
+
+/// Orders the rows by unit and key: 64 bits of unit, 32 of key, 32 of the row's place.
+fn sort(rows: &Rows, order: &mut Vec<u128>) {
+    order.clear();
+    let entries = rows.units.iter().zip(&rows.keys).enumerate();
+    order.extend(
+        entries.map(|(row, (unit, key))| u128::from(*unit) << 64 | u128::from(*key) << 32 | u128::from(row as u32)),
+    );
+    order.sort_unstable();
+}
+
+/// Splits the rows of a unit into groups by key; returns where the next unit begins.
+fn next_unit(order: &[u128], start: usize, unit: u64, groups: &mut Vec<Group>) -> usize {
+    groups.clear();
+    let mut end = start;
+    while end < order.len() && (order[end] >> 64) as u64 == unit {
+        let (first, key) = (end, order[end] >> 32);
+        while end < order.len() && order[end] >> 32 == key {
+            end += 1;
+        }
+        groups.push(Group { hash: 0, start: first, end });
+    }
+    end
+}
+
+fn hash_rows(rows: &Rows, run: &[u128], rule: &Rule<'_>, text: &mut Vec<u8>, hashed: &mut Vec<(u128, u32)>) {
+    text.clear();
+    rule.units.write((run[0] >> 64) as u64 as i64, text);
+    text.extend_from_slice(rule.keys.text(key_of(run[0]) as usize));
+    let length = text.len();
+    hashed.clear();
+    for entry in run {
+        let row = *entry as u32;
+        text.truncate(length);
+        for (value, names) in rows.row(row as usize, rule.values.len()).iter().zip(rule.values) {
+            if *value == NULL { text.push(b'N') } else { names.write(*value, text) }
+        }
+        hashed.push((rule.row_hash.of(text), row));
+    }
+}

@@ -1,0 +1,208 @@
+//! The kernel against loops over a map, however the rows are ordered, cut, pruned and spilled.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+use sha2::{Digest, Sha256};
+
+use crate::{Buckets, Columns, DROPPED, Dictionary, KeyedHash, Limits, Mapping, NULL, Names, Rows, Rule, Scratch};
+use crate::{Totals, bound};
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const KEYS: [Option<&str>; 4] = [Some("a"), Some("été"), None, Some("")];
+
+#[derive(Debug, Clone)]
+struct Row {
+    unit: i64,
+    key: u32,
+    summed: Option<i64>,
+    tallied: Option<i64>,
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    // One unit owns about half of all rows.
+    let unit = prop_oneof![Just(7_i64), Just(7), -3..6_i64, any::<i64>()];
+    let summed = proptest::option::of(prop_oneof![-5..5_i64, Just(1 << 53), Just(-(1 << 53))]);
+    (unit, 0..KEYS.len() as u32, summed, proptest::option::of(0..3_i64)).prop_map(|(unit, key, summed, tallied)| Row {
+        unit,
+        key,
+        summed,
+        tallied,
+    })
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let limit = || proptest::option::of((1..4_u32).prop_map(|limit| NonZeroU32::new(limit).unwrap()));
+    (limit(), limit()).prop_map(|(rows, groups)| Limits { max_rows_per_group: rows, max_groups_per_unit: groups })
+}
+
+/// Units and rows, sum and count, tally: by key.
+type Expected = BTreeMap<u32, (i64, i64, i128, i64, BTreeMap<i64, u64>)>;
+
+/// What is kept, by whole digests and sorted lists.
+fn naive(rows: &[Row], limits: Limits) -> Expected {
+    let part = |text: Option<String>| text.map_or("N".into(), |text| format!(" {}:{text}", text.chars().count()));
+    let digest = |purpose: &str, parts: &[Option<String>]| {
+        let text: String = parts.iter().cloned().map(part).collect();
+        Sha256::digest(format!("{SECRET} {purpose}{text}").as_bytes())
+    };
+    let name = |key: u32| KEYS[key as usize].map(str::to_owned);
+    let mut units: BTreeMap<i64, BTreeMap<u32, Vec<&Row>>> = BTreeMap::new();
+    for row in rows {
+        units.entry(row.unit).or_default().entry(row.key).or_default().push(row);
+    }
+    let mut expected = Expected::new();
+    for (unit, groups) in units {
+        let unit = Some(unit.to_string());
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(key, _)| digest("group", &[unit.clone(), name(*key)]));
+        groups.truncate(limits.max_groups_per_unit.map_or(usize::MAX, |limit| limit.get() as usize));
+        for (key, mut rows) in groups {
+            let texts = |row: &&Row| {
+                let values = [row.summed, row.tallied].map(|value| value.map(|value| value.to_string()));
+                digest("row", &[&[unit.clone(), name(key)], values.as_slice()].concat())
+            };
+            rows.sort_by_key(texts);
+            rows.truncate(limits.max_rows_per_group.map_or(usize::MAX, |limit| limit.get() as usize));
+            let entry = expected.entry(key).or_default();
+            entry.0 += 1;
+            for row in rows {
+                entry.1 += 1;
+                entry.2 += i128::from(row.summed.unwrap_or(0));
+                entry.3 += i64::from(row.summed.is_some());
+                if let Some(value) = row.tallied {
+                    *entry.4.entry(value).or_default() += 1;
+                }
+            }
+        }
+    }
+    expected
+}
+
+fn found(totals: &Totals) -> Expected {
+    let mut found = Expected::new();
+    for key in (0..totals.keys()).filter(|key| totals.rows(*key) > 0) {
+        let (sum, count) = totals.sum(key, 0);
+        let tally = totals.tally(0).iter().filter(|((k, _), _)| *k as usize == key);
+        let tally = tally.map(|((_, value), count)| (*value, *count)).collect();
+        found.insert(key as u32, (totals.units(key), totals.rows(key), sum, count, tally));
+    }
+    found
+}
+
+struct Setting {
+    group_hash: KeyedHash,
+    row_hash: KeyedHash,
+    keys: Dictionary,
+    values: [Names; 2],
+}
+
+impl Setting {
+    fn new() -> Self {
+        let mut keys = Dictionary::default();
+        KEYS.iter().for_each(|key| keys.push([*key]));
+        let (group_hash, row_hash) = (KeyedHash::new(SECRET, "group"), KeyedHash::new(SECRET, "row"));
+        Self { group_hash, row_hash, keys, values: [Names::Integers, Names::Integers] }
+    }
+
+    fn rule(&self, limits: Limits) -> Rule<'_> {
+        let Self { group_hash, row_hash, keys, values } = self;
+        Rule { limits, group_hash, row_hash, units: &Names::Integers, keys, values }
+    }
+}
+
+fn push(buckets: &mut Buckets, rows: &[Row]) {
+    let units: Vec<u64> = rows.iter().map(|row| row.unit as u64).collect();
+    let keys: Vec<u32> = rows.iter().map(|row| row.key).collect();
+    let column = |value: fn(&Row) -> Option<i64>| rows.iter().map(|row| value(row).unwrap_or(NULL)).collect();
+    buckets.push(&units, &units, &keys, &[column(|row| row.summed), column(|row| row.tallied)]);
+}
+
+/// The totals of the rows of several readers.
+fn total(readers: &[Buckets], rule: &Rule<'_>) -> Totals {
+    let mut totals = Totals::new(Columns { summed: 1, tallied: 1 }, KEYS.len());
+    let mapping = Mapping { units: None, keys: (0..KEYS.len() as u32).collect(), values: vec![None, None] };
+    let mut scratch = Scratch::default();
+    for bucket in 0..Buckets::COUNT {
+        let mut rows = Rows::default();
+        readers.iter().for_each(|reader| reader.for_each(bucket, |part| rows.append(part, &mapping)).unwrap());
+        bound(&rows, rule, &mut scratch, &mut totals);
+    }
+    totals
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_kernel_gives_the_integers_of_loops_over_a_map(
+        rows in proptest::collection::vec(row(), 0..60),
+        limits in limits(),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..4),
+        spill in proptest::collection::vec(any::<(bool, bool)>(), 5),
+    ) {
+        let (setting, expected) = (Setting::new(), naive(&rows, limits));
+        let rule = setting.rule(limits);
+        let mut readers = vec![Buckets::new(2), Buckets::new(2)];
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len() + 1)).collect();
+        places.extend([0, rows.len()]);
+        places.sort_unstable();
+        for (part, ends) in places.windows(2).enumerate() {
+            let reader = &mut readers[part % 2];
+            push(reader, &rows[ends[0]..ends[1]]);
+            if spill[part].0 {
+                reader.prune(&rule, &mut Scratch::default());
+            }
+            if spill[part].1 {
+                reader.spill().unwrap();
+            }
+        }
+        prop_assert_eq!(found(&total(&readers, &rule)), expected);
+    }
+}
+
+/// The control: the comparison sees a limit that is not enforced.
+#[test]
+fn the_comparison_catches_a_limit_that_is_not_enforced() {
+    let rows: Vec<Row> = (0..20).map(|n| Row { unit: 7, key: n % 4, summed: Some(1), tallied: None }).collect();
+    let one = NonZeroU32::new(1);
+    let none = Limits { max_rows_per_group: None, max_groups_per_unit: None };
+    let setting = Setting::new();
+    let mut reader = Buckets::new(2);
+    push(&mut reader, &rows);
+    for limits in [Limits { max_rows_per_group: one, ..none }, Limits { max_groups_per_unit: one, ..none }] {
+        let honest = naive(&rows, limits);
+        assert_eq!(found(&total(std::slice::from_ref(&reader), &setting.rule(limits))), honest);
+        assert_ne!(found(&total(std::slice::from_ref(&reader), &setting.rule(none))), honest);
+    }
+}
+
+#[test]
+fn dropped_keys_and_renamed_numbers_leave_no_trace() {
+    let mut rows = Rows::default();
+    rows.push(0, 0, [5, 1].into_iter());
+    rows.push(1, 1, [6, NULL].into_iter());
+    let mapping = Mapping { units: Some(vec![40, 41]), keys: vec![DROPPED, 3], values: vec![None, Some(vec![8, 9])] };
+    let mut renamed = Rows::default();
+    renamed.append(&rows, &mapping);
+    let mut expected = Rows::default();
+    expected.push(41, 3, [6, NULL].into_iter());
+    assert_eq!(renamed, expected);
+}
+
+#[test]
+fn totals_of_rows_that_are_units_add_up_in_any_cut() {
+    let columns = Columns { summed: 1, tallied: 1 };
+    let (keys, values) = ([0, 1, 1, 0], [vec![1, NULL, 1 << 53, -7], vec![NULL, 2, 2, 0]]);
+    let mut whole = Totals::new(columns, 2);
+    whole.add_rows(&keys, &values);
+    let mut parts = Totals::new(columns, 2);
+    for half in [0..2, 2..4] {
+        let mut part = Totals::new(columns, 2);
+        part.add_rows(&keys[half.clone()], &[values[0][half.clone()].to_vec(), values[1][half].to_vec()]);
+        parts.merge(&part, &[0, 1], &[None, None]);
+    }
+    assert_eq!(whole, parts);
+    assert_eq!((whole.sum(0, 0), whole.sum(1, 0)), ((-6, 2), (1 << 53, 1)));
+}

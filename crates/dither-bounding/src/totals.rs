@@ -1,0 +1,185 @@
+//! Exact sums per key.
+
+use std::collections::HashMap;
+
+use crate::rows::{NULL, Rows};
+
+/// What is done with the value columns of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Columns {
+    /// The first so many are added up.
+    pub summed: usize,
+    /// Of the others it is counted how often each integer occurs.
+    pub tallied: usize,
+}
+
+impl Columns {
+    /// The number of value columns.
+    pub fn count(self) -> usize {
+        self.summed + self.tallied
+    }
+}
+
+/// For each key the number of its units and rows, and the sum and number of the values of each column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Totals {
+    columns: Columns,
+    units: Vec<i64>,
+    rows: Vec<i64>,
+    sums: Vec<i128>,
+    counts: Vec<i64>,
+    tallies: Vec<HashMap<(u32, i64), u64>>,
+}
+
+impl Totals {
+    /// Zeros for so many keys.
+    pub fn new(columns: Columns, keys: usize) -> Self {
+        Self {
+            columns,
+            units: vec![0; keys],
+            rows: vec![0; keys],
+            sums: vec![0; keys * columns.summed],
+            counts: vec![0; keys * columns.summed],
+            tallies: vec![HashMap::new(); columns.tallied],
+        }
+    }
+
+    /// The number of keys.
+    pub fn keys(&self) -> usize {
+        self.units.len()
+    }
+
+    /// The number of units that have a key.
+    pub fn units(&self, key: usize) -> i64 {
+        self.units[key]
+    }
+
+    /// The number of rows kept under a key.
+    pub fn rows(&self, key: usize) -> i64 {
+        self.rows[key]
+    }
+
+    /// The sum of a column under a key, and the number of values in it.
+    pub fn sum(&self, key: usize, column: usize) -> (i128, i64) {
+        let index = key * self.columns.summed + column;
+        (self.sums[index], self.counts[index])
+    }
+
+    /// How often each integer of a tallied column occurs under each key.
+    pub fn tally(&self, column: usize) -> &HashMap<(u32, i64), u64> {
+        &self.tallies[column]
+    }
+
+    /// Makes room for keys up to a number.
+    pub fn grow(&mut self, keys: usize) {
+        if keys > self.units.len() {
+            self.units.resize(keys, 0);
+            self.rows.resize(keys, 0);
+            self.sums.resize(keys * self.columns.summed, 0);
+            self.counts.resize(keys * self.columns.summed, 0);
+        }
+    }
+
+    /// Its size in bytes, tallies at the size of their entries.
+    pub fn size(&self) -> usize {
+        let tallied: usize = self.tallies.iter().map(|tally| tally.capacity() * 32).sum();
+        self.units.capacity() * 16 + self.sums.capacity() * 24 + tallied
+    }
+
+    /// Adds the rows at these places, all of one unit under one key.
+    pub(crate) fn add(&mut self, rows: &Rows, key: u32, places: &[u32]) {
+        let columns = self.columns.count();
+        let at = key as usize;
+        self.units[at] += 1;
+        self.rows[at] += places.len() as i64;
+        if columns == 0 {
+            return;
+        }
+        for place in places {
+            let values = rows.row(*place as usize, columns);
+            self.add_values(at, values);
+        }
+    }
+
+    fn add_values(&mut self, key: usize, values: &[i64]) {
+        let summed = self.columns.summed;
+        let (from, to) = (key * summed, (key + 1) * summed);
+        let totals = self.sums[from..to].iter_mut().zip(&mut self.counts[from..to]);
+        for (value, (sum, count)) in values.iter().zip(totals) {
+            if *value != NULL {
+                *sum += i128::from(*value);
+                *count += 1;
+            }
+        }
+        for (value, tally) in values[summed..].iter().zip(&mut self.tallies) {
+            if *value != NULL {
+                *tally.entry((key as u32, *value)).or_default() += 1;
+            }
+        }
+    }
+
+    /// Adds rows each of which is a unit of its own; `columns` holds one array for each value column.
+    pub fn add_rows(&mut self, keys: &[u32], columns: &[Vec<i64>]) {
+        for key in keys {
+            self.rows[*key as usize] += 1;
+        }
+        let summed = self.columns.summed;
+        for (column, values) in columns[..summed].iter().enumerate() {
+            if self.units.len() == 1 {
+                let (sum, count) = exact_sum(values);
+                self.sums[column] += sum;
+                self.counts[column] += count;
+                continue;
+            }
+            for (key, value) in keys.iter().zip(values) {
+                if *value != NULL {
+                    let index = *key as usize * summed + column;
+                    self.sums[index] += i128::from(*value);
+                    self.counts[index] += 1;
+                }
+            }
+        }
+        for (values, tally) in columns[summed..].iter().zip(&mut self.tallies) {
+            for (key, value) in keys.iter().zip(values).filter(|(_, value)| **value != NULL) {
+                *tally.entry((*key, *value)).or_default() += 1;
+            }
+        }
+    }
+
+    /// Adds other totals, whose keys and tallied integers have other numbers.
+    pub fn merge(&mut self, other: &Self, keys: &[u32], values: &[Option<Vec<i64>>]) {
+        let summed = self.columns.summed;
+        for (from, to) in keys.iter().enumerate().filter(|(from, to)| *from < other.keys() && **to != crate::DROPPED) {
+            let to = *to as usize;
+            self.units[to] += other.units[from];
+            self.rows[to] += other.rows[from];
+            for column in 0..summed {
+                self.sums[to * summed + column] += other.sums[from * summed + column];
+                self.counts[to * summed + column] += other.counts[from * summed + column];
+            }
+        }
+        for (column, (tally, other)) in self.tallies.iter_mut().zip(&other.tallies).enumerate() {
+            let names = values.get(summed + column).and_then(Option::as_ref);
+            // The order of additions of integers changes nothing.
+            #[allow(clippy::iter_over_hash_type)]
+            for ((key, value), count) in other {
+                let key = keys[*key as usize];
+                if key != crate::DROPPED {
+                    let value = names.map_or(*value, |names| names[*value as usize]);
+                    *tally.entry((key, value)).or_default() += count;
+                }
+            }
+        }
+    }
+}
+
+/// The sum and the number of values that are not NULL.
+fn exact_sum(values: &[i64]) -> (i128, i64) {
+    let (mut sum, mut count) = (0_i128, 0);
+    for value in values {
+        let present = *value != NULL;
+        sum += i128::from(if present { *value } else { 0 });
+        count += i64::from(present);
+    }
+    (sum, count)
+}

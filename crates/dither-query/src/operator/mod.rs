@@ -1,0 +1,260 @@
+//! The bounding of contributions in this process, in one pass over the rows.
+//!
+//! It gives the integers of the portable plan of [`bound`](crate::bound), bit for bit, and is faster and smaller than
+//! its two aggregations and two sorts: rows are numbered and collected by unit while they are read, and the kernel of
+//! `dither-bounding` hashes only units that are over a limit. Under a limit of memory rows are pruned and spilled.
+
+mod keys;
+mod reader;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::{DataFrame, SessionContext};
+use dither_bounding::{Buckets, Columns, Dictionary, KeyedHash, Limits, Mapping, Names, Rows, Rule, Scratch, Totals};
+use dither_core::{Key, PrivacyUnit, ValueBounds};
+use futures::StreamExt;
+use futures::future::try_join_all;
+
+use crate::bound::Bounding;
+use crate::engine::Counted;
+use crate::source::Table;
+use keys::{KeySpace, Numbers, texts};
+use reader::{Contents, Reader};
+
+/// Everything about a question that its readers share.
+struct Task {
+    keys: KeySpace,
+    /// Whether rows have units, and whether those are 64-bit integers.
+    units: Units,
+    bounds: Vec<ValueBounds>,
+    limits: Limits,
+    group_hash: KeyedHash,
+    row_hash: KeyedHash,
+}
+
+/// What a unit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Units {
+    /// Each row is one.
+    Rows,
+    /// An integer of 64 bits.
+    Integers,
+    /// Anything else, numbered in the order of appearance.
+    Numbered,
+}
+
+impl Task {
+    fn new(bounding: &Bounding<'_>) -> Self {
+        let integer = *bounding.unit_kind == datafusion::arrow::datatypes::DataType::Int64;
+        let units = match bounding.unit {
+            PrivacyUnit::Row => Units::Rows,
+            PrivacyUnit::Column(_) if integer => Units::Integers,
+            PrivacyUnit::Column(_) => Units::Numbered,
+        };
+        Self {
+            keys: KeySpace::new(bounding.question),
+            units,
+            bounds: bounding.summands.iter().map(|summand| summand.bounds).collect(),
+            limits: bounding.limits(),
+            group_hash: KeyedHash::new(bounding.secret, "group"),
+            row_hash: KeyedHash::new(bounding.secret, "row"),
+        }
+    }
+
+    fn columns(&self) -> Columns {
+        Columns { summed: self.bounds.len(), tallied: 0 }
+    }
+
+    fn rule<'a>(&'a self, units: &'a Names, keys: &'a Dictionary, values: &'a [Names]) -> Rule<'a> {
+        let Self { limits, group_hash, row_hash, .. } = self;
+        Rule { limits: *limits, group_hash, row_hash, units, keys, values }
+    }
+}
+
+/// The exact integers of each group.
+///
+/// # Errors
+/// [`DataFusionError::ResourcesExhausted`] where the rows of one unit do not fit the memory; the portable plan, which
+/// sorts on disk, then still may.
+pub(crate) async fn count(
+    context: &SessionContext,
+    bounding: &Bounding<'_>,
+    table: Table,
+) -> Result<Vec<Counted>, DataFusionError> {
+    let plan = bounding.columns(datafusion::datasource::provider_as_source(table))?;
+    let task = Arc::new(Task::new(bounding));
+    let read = read(context, plan, &task).await?;
+    let Finished { totals, keys } = match task.units {
+        Units::Rows => add_up(&task, read)?,
+        Units::Integers | Units::Numbered => bound(context, &task, read).await?,
+    };
+    Ok(counted(&task, &totals, &keys))
+}
+
+/// Totals, and the key of each of their numbers.
+struct Finished {
+    totals: Totals,
+    keys: Vec<Vec<Key>>,
+}
+
+/// Runs the plan and collects each of its partitions in a task of its own.
+async fn read(context: &SessionContext, plan: LogicalPlan, task: &Arc<Task>) -> Result<Vec<Contents>, DataFusionError> {
+    let physical = DataFrame::new(context.state(), plan).create_physical_plan().await?;
+    let environment = context.task_ctx();
+    let readers = (0..datafusion::physical_plan::ExecutionPlanProperties::output_partitioning(&physical)
+        .partition_count())
+        .map(|partition| {
+            let mut stream = physical.execute(partition, Arc::clone(&environment))?;
+            let mut reader = Reader::new(Arc::clone(task), &physical.schema(), reservation(&environment))?;
+            Ok(tokio::spawn(async move {
+                while let Some(batch) = stream.next().await {
+                    reader.push(&batch?)?;
+                }
+                reader.finish()
+            }))
+        })
+        .collect::<Result<Vec<_>, DataFusionError>>()?;
+    let read = try_join_all(readers).await.map_err(|error| DataFusionError::External(error.into()))?;
+    read.into_iter().collect()
+}
+
+fn reservation(environment: &TaskContext) -> MemoryReservation {
+    MemoryConsumer::new("bounding").with_can_spill(true).register(environment.memory_pool())
+}
+
+/// Gives the keys of all readers common numbers.
+fn common_keys(
+    task: &Task,
+    read: &mut [Contents],
+) -> Result<(Vec<Vec<u32>>, Vec<Vec<Key>>, Dictionary), DataFusionError> {
+    if let Some(keys) = task.keys.public() {
+        let identity: Vec<u32> = (0..keys.len() as u32).collect();
+        let dictionary = task.keys.dictionary()?;
+        return Ok((vec![identity; read.len()], keys, dictionary));
+    }
+    let mut numbers = Numbers::new(&task.keys)?;
+    let mut mappings = Vec::new();
+    for contents in read.iter_mut() {
+        let mut mapping = Vec::new();
+        numbers.number(&contents.keys, &mut mapping)?;
+        for (number, dropped) in mapping.iter_mut().zip(&contents.dropped) {
+            if *dropped {
+                *number = dither_bounding::DROPPED;
+            }
+        }
+        mappings.push(mapping);
+    }
+    let arrays = numbers.into_values()?;
+    Ok((mappings, keys::tuples(&arrays)?, texts(&arrays)?))
+}
+
+/// Where each row is a unit: the sum of what the readers added up.
+fn add_up(task: &Task, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
+    let (mappings, keys, _) = common_keys(task, &mut read)?;
+    let mut totals = Totals::new(task.columns(), keys.len());
+    let values = vec![None; task.columns().count()];
+    for (contents, mapping) in read.iter().zip(&mappings) {
+        totals.merge(&contents.totals, mapping, &values);
+    }
+    Ok(Finished { totals, keys })
+}
+
+/// What all workers look at.
+struct Shared {
+    task: Arc<Task>,
+    units: Names,
+    keys: Dictionary,
+    values: Vec<Names>,
+    parts: Vec<(Buckets, Mapping)>,
+    next: AtomicUsize,
+}
+
+/// Bounds the buckets of all readers, several at a time.
+async fn bound(
+    context: &SessionContext,
+    task: &Arc<Task>,
+    mut read: Vec<Contents>,
+) -> Result<Finished, DataFusionError> {
+    let (mappings, keys, dictionary) = common_keys(task, &mut read)?;
+    let (unit_mappings, units) = common_units(task, &read)?;
+    let columns = task.columns();
+    let parts = read.into_iter().zip(mappings).zip(unit_mappings).map(|((contents, keys), units)| {
+        (contents.buckets, Mapping { units, keys, values: vec![None; columns.count()] })
+    });
+    let parts: Vec<(Buckets, Mapping)> = parts.collect();
+    let workers = context.state().config().target_partitions();
+    let values = vec![Names::Integers; columns.count()];
+    let shared =
+        Arc::new(Shared { task: Arc::clone(task), units, keys: dictionary, values, parts, next: AtomicUsize::new(0) });
+    let environment = context.task_ctx();
+    let workers = (0..workers).map(|_| {
+        let (shared, reservation, keys) = (Arc::clone(&shared), reservation(&environment), keys.len());
+        tokio::task::spawn_blocking(move || shared.work(keys, &reservation))
+    });
+    let done = try_join_all(workers).await.map_err(|error| DataFusionError::External(error.into()))?;
+    let mut totals = Totals::new(columns, keys.len());
+    let identity: Vec<u32> = (0..keys.len() as u32).collect();
+    for part in done {
+        totals.merge(&part?, &identity, &vec![None; columns.count()]);
+    }
+    Ok(Finished { totals, keys })
+}
+
+impl Shared {
+    /// Bounds one bucket after another until all are taken.
+    fn work(&self, keys: usize, reservation: &MemoryReservation) -> Result<Totals, DataFusionError> {
+        let columns = self.task.columns();
+        let rule = self.task.rule(&self.units, &self.keys, &self.values);
+        let mut totals = Totals::new(columns, keys);
+        let (mut rows, mut scratch) = (Rows::default(), Scratch::default());
+        loop {
+            let bucket = self.next.fetch_add(1, Ordering::Relaxed);
+            if bucket >= Buckets::COUNT {
+                return Ok(totals);
+            }
+            let count: usize = self.parts.iter().map(|(buckets, _)| buckets.len(bucket)).sum();
+            reservation.try_resize(Rows::bytes(count, columns.count()) + Scratch::bytes(count) + totals.size())?;
+            rows.clear();
+            for (buckets, mapping) in &self.parts {
+                buckets.for_each(bucket, |part| rows.append(part, mapping)).map_err(DataFusionError::IoError)?;
+            }
+            dither_bounding::bound(&rows, &rule, &mut scratch, &mut totals);
+        }
+    }
+}
+
+/// Gives the units of all readers common numbers, unless they are integers.
+fn common_units(task: &Task, read: &[Contents]) -> Result<(Vec<Option<Vec<u64>>>, Names), DataFusionError> {
+    if task.units != Units::Numbered {
+        return Ok((vec![None; read.len()], Names::Integers));
+    }
+    let arrays: Vec<ArrayRef> = read.iter().filter_map(|contents| contents.units.clone()).collect();
+    let mut numbers =
+        Numbers::of_type(arrays.first().map_or(&datafusion::arrow::datatypes::DataType::Null, |a| a.data_type()))?;
+    let mut mappings = Vec::new();
+    for array in arrays {
+        let mut mapping = Vec::new();
+        numbers.number(&[array], &mut mapping)?;
+        mappings.push(Some(mapping.into_iter().map(u64::from).collect()));
+    }
+    Ok((mappings, Names::Texts(texts(&numbers.into_values()?)?)))
+}
+
+/// The groups that have rows, or all public ones.
+fn counted(task: &Task, totals: &Totals, keys: &[Vec<Key>]) -> Vec<Counted> {
+    let groups = keys.iter().enumerate().filter(|(number, _)| totals.rows(*number) > 0);
+    groups
+        .map(|(number, key)| {
+            let rows = i128::from(totals.rows(number));
+            let units = if task.units == Units::Rows { rows } else { i128::from(totals.units(number)) };
+            let sums = (0..task.bounds.len()).map(|column| totals.sum(number, column));
+            Counted { key: key.clone(), units, rows, sums: sums.map(|(sum, count)| (sum, i128::from(count))).collect() }
+        })
+        .collect()
+}

@@ -1,0 +1,199 @@
+//! One thread's rows, numbered and collected while they are read.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
+use datafusion::common::hash_utils::{RandomState, create_hashes};
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryReservation;
+use dither_bounding::{Buckets, DROPPED, Names, Scratch, Totals, lattice};
+
+use super::keys::{Numbers, texts};
+use super::{Task, Units};
+
+/// Reads the batches of one partition.
+pub(super) struct Reader {
+    task: Arc<Task>,
+    reservation: MemoryReservation,
+    keys: Numbers,
+    /// For each number of a key its public place, or whether it is dropped.
+    places: Vec<Option<u32>>,
+    units: Numbers,
+    buckets: Buckets,
+    totals: Totals,
+    columns: Vec<Vec<i64>>,
+    key_numbers: Vec<u32>,
+    unit_numbers: Vec<u32>,
+    unit_values: Vec<u64>,
+    /// For each row a number that is the same for all rows of its unit in all readers.
+    spread: Vec<u64>,
+}
+
+/// What a reader has read.
+pub(super) struct Contents {
+    /// The keys by number, empty where the numbers are public places.
+    pub(super) keys: Vec<ArrayRef>,
+    /// Which of them do not count.
+    pub(super) dropped: Vec<bool>,
+    /// The units by number, unless they are integers.
+    pub(super) units: Option<ArrayRef>,
+    pub(super) buckets: Buckets,
+    pub(super) totals: Totals,
+    /// Keeps the rows accounted for until they are gone.
+    _reservation: MemoryReservation,
+}
+
+impl Reader {
+    pub(super) fn new(
+        task: Arc<Task>,
+        schema: &SchemaRef,
+        reservation: MemoryReservation,
+    ) -> Result<Self, DataFusionError> {
+        let unit_kind = match task.units {
+            Units::Numbered => schema.field(0).data_type().clone(),
+            Units::Rows | Units::Integers => DataType::Null,
+        };
+        let groups = if task.keys.is_empty() { 1 } else { 0 };
+        Ok(Self {
+            reservation,
+            keys: Numbers::new(&task.keys)?,
+            places: Vec::new(),
+            units: Numbers::of_type(&unit_kind)?,
+            buckets: Buckets::new(task.bounds.len()),
+            totals: Totals::new(task.columns(), groups),
+            columns: vec![Vec::new(); task.bounds.len()],
+            key_numbers: Vec::new(),
+            unit_numbers: Vec::new(),
+            unit_values: Vec::new(),
+            spread: Vec::new(),
+            task,
+        })
+    }
+
+    /// Takes the rows of a batch: the unit, if rows have one, the keys, and the values as floats.
+    pub(super) fn push(&mut self, batch: &RecordBatch) -> Result<(), DataFusionError> {
+        let columns = batch.columns();
+        let (units, columns) = columns.split_at(usize::from(self.task.units != Units::Rows));
+        let (keys, values) = columns.split_at(columns.len() - self.task.bounds.len());
+        self.number_keys(keys, batch.num_rows())?;
+        for ((array, bounds), into) in values.iter().zip(&self.task.bounds).zip(&mut self.columns) {
+            let array = array.as_primitive::<Float64Type>();
+            match array.nulls() {
+                None => lattice::fill(array.values(), None, bounds, into),
+                Some(nulls) => lattice::fill(array.values(), Some(&|row| nulls.is_valid(row)), bounds, into),
+            }
+        }
+        match (self.task.units, units) {
+            (Units::Rows, _) => self.add_rows(),
+            (Units::Integers, [unit, ..]) => {
+                self.unit_values.clear();
+                self.unit_values.extend(unit.as_primitive::<Int64Type>().values().iter().map(|unit| *unit as u64));
+                self.spread.clone_from(&self.unit_values);
+                self.collect()?;
+            }
+            (Units::Numbered, units) => {
+                self.units.number(units, &mut self.unit_numbers)?;
+                self.unit_values.clear();
+                self.unit_values.extend(self.unit_numbers.iter().copied().map(u64::from));
+                self.spread.clear();
+                self.spread.resize(batch.num_rows(), 0);
+                create_hashes(units, &RandomState::default(), &mut self.spread)?;
+                self.collect()?;
+            }
+            (Units::Integers, []) => return Err(DataFusionError::Internal("the unit column is missing".into())),
+        }
+        Ok(())
+    }
+
+    /// Numbers the keys of a batch; those that do not count are dropped.
+    fn number_keys(&mut self, keys: &[ArrayRef], rows: usize) -> Result<(), DataFusionError> {
+        if self.task.keys.is_empty() {
+            self.key_numbers.clear();
+            self.key_numbers.resize(rows, 0);
+            return Ok(());
+        }
+        self.keys.number(keys, &mut self.key_numbers)?;
+        if !self.task.keys.drops() {
+            return Ok(());
+        }
+        // A number that is new appears in this batch, so that its value can be looked at here.
+        let known = self.places.len();
+        if self.keys.len() > known {
+            self.places.resize(self.keys.len(), None);
+            let mut seen = vec![false; self.keys.len() - known];
+            for (row, number) in self.key_numbers.iter().enumerate() {
+                let number = *number as usize;
+                if number >= known && !std::mem::replace(&mut seen[number - known], true) {
+                    self.places[number] = self.task.keys.place(row, keys)?;
+                }
+            }
+        }
+        let public = self.task.keys.is_public();
+        for number in &mut self.key_numbers {
+            match self.places[*number as usize] {
+                None => *number = DROPPED,
+                Some(place) if public => *number = place,
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds up rows that are units of their own.
+    fn add_rows(&mut self) {
+        if self.key_numbers.contains(&DROPPED) {
+            for column in &mut self.columns {
+                let mut keys = self.key_numbers.iter();
+                column.retain(|_| keys.next().is_some_and(|key| *key != DROPPED));
+            }
+            self.key_numbers.retain(|key| *key != DROPPED);
+        }
+        let most = self.key_numbers.iter().max().map_or(0, |key| *key as usize + 1);
+        self.totals.grow(most);
+        self.totals.add_rows(&self.key_numbers, &self.columns);
+    }
+
+    /// Collects rows by unit, within the memory.
+    fn collect(&mut self) -> Result<(), DataFusionError> {
+        self.buckets.push(&self.unit_values, &self.spread, &self.key_numbers, &self.columns);
+        if self.reservation.try_resize(self.size()).is_ok() {
+            return Ok(());
+        }
+        let before = self.buckets.size();
+        let (units, keys) = (Names::Integers, self.key_texts()?);
+        let units = match self.task.units {
+            Units::Numbered => Names::Texts(texts(&self.units.values()?)?),
+            Units::Rows | Units::Integers => units,
+        };
+        let values = vec![Names::Integers; self.task.bounds.len()];
+        self.buckets.prune(&self.task.rule(&units, &keys, &values), &mut Scratch::default());
+        if self.buckets.size() > before / 2 {
+            self.buckets.spill().map_err(DataFusionError::IoError)?;
+        }
+        self.reservation.try_resize(self.size())
+    }
+
+    fn key_texts(&mut self) -> Result<dither_bounding::Dictionary, DataFusionError> {
+        if self.task.keys.is_public() { self.task.keys.dictionary() } else { texts(&self.keys.values()?) }
+    }
+
+    fn size(&self) -> usize {
+        self.buckets.size() + self.keys.size() + self.units.size()
+    }
+
+    pub(super) fn finish(self) -> Result<Contents, DataFusionError> {
+        let public = self.task.keys.is_public();
+        let units = match self.task.units {
+            Units::Numbered => self.units.into_values()?.pop(),
+            Units::Rows | Units::Integers => None,
+        };
+        let dropped = match self.task.keys.drops() {
+            true => self.places.iter().map(Option::is_none).collect(),
+            false => vec![false; self.keys.len()],
+        };
+        let keys = if public { Vec::new() } else { self.keys.into_values()? };
+        let Self { buckets, totals, reservation, .. } = self;
+        Ok(Contents { keys, dropped, units, buckets, totals, _reservation: reservation })
+    }
+}
