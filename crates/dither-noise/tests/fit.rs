@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{Seeded, check, gaussian_sample, laplace_sample, ratio};
+use common::{Seeded, check, gaussian_sample, laplace_sample, magnitude_law, magnitudes, ratio};
 use dither_core::Ratio;
 use dither_noise::{bernoulli, bernoulli_exp, uniform_below};
 use dither_testing::FALSE_ALARM;
-use dither_testing::fit::{Misfit, check_events};
+use dither_testing::fit::{CAUGHT, Misfit, check_events, check_scale, deviations};
 use dither_testing::pmf::{gaussian_cdf, laplace_cdf};
 
 const MILLION: usize = 1_000_000;
@@ -53,11 +53,7 @@ fn fp_05_the_widest_parameters_fit() {
 
 #[test]
 fn fp_05_mutants_are_rejected() {
-    // A scale off by 1 %, either way.
-    let sample = laplace_sample(3, ratio(10, 1), 3 * MILLION);
-    assert!([9.9, 10.1].iter().all(|&claimed| check(sample.clone(), |x| laplace_cdf(x, claimed)).is_err()));
     let sample = gaussian_sample(4, ratio(100, 1), MILLION);
-    assert!([9.9, 10.1].iter().all(|claimed| check(sample.clone(), gaussian_cdf(claimed * claimed)).is_err()));
     // Google's mutants: the variance times 1.0625 and a shift by 0.02 standard deviations.
     assert!(laplace(5, ratio(10, 1), MILLION / 2, 10.0 * 1.0625f64.sqrt()).is_err());
     assert!(check(sample, gaussian_cdf(106.25)).is_err());
@@ -67,6 +63,56 @@ fn fp_05_mutants_are_rejected() {
     // A shift by one step at small scales.
     assert!(check(shifted(gaussian_sample(9, ratio(4, 1), MILLION / 10), 1), gaussian_cdf(4.0)).is_err());
     assert!(check(shifted(laplace_sample(10, ratio(3, 1), MILLION / 10), 1), |x| laplace_cdf(x, 3.0)).is_err());
+}
+
+#[test]
+fn fp_05_a_scale_off_by_one_percent_is_rejected() {
+    // Beside the score, which sees the scale, single magnitudes and the distribution as a whole.
+    let sharp = |sample: Vec<i128>, limit: usize, cdf: &dyn Fn(f64, i128) -> f64| {
+        let (counts, draws) = (magnitudes(&sample, limit), sample.len() as u64);
+        let law = |scale: f64| magnitude_law(|x| cdf(scale, x), limit);
+        assert!(deviations(law, 10.0, draws) > CAUGHT, "the power");
+        assert_eq!(check_scale(&counts, law, 10.0, draws, FALSE_ALARM), Ok(()));
+        assert_eq!(check_events(&counts, &law(10.0), draws, FALSE_ALARM), Ok(()));
+        for mutant in [9.9, 10.1] {
+            assert!(check_scale(&counts, law, mutant, draws, FALSE_ALARM / 2.0).is_err(), "{mutant}");
+        }
+    };
+    sharp(laplace_sample(3, ratio(10, 1), MILLION), 150, &|scale, x| laplace_cdf(x, scale));
+    // One function per law, so that its sums are made once.
+    let cdfs = [9.9f64, 10.0, 10.1]
+        .map(|sigma| [0.999, 1.0, 1.001].map(|step| (sigma * step, gaussian_cdf((sigma * step).powi(2)))));
+    let of = |sigma: f64, x: i128| {
+        let known = cdfs.iter().flatten().find(|(each, _)| (each / sigma - 1.0).abs() < 1e-12);
+        known.unwrap().1(x)
+    };
+    sharp(gaussian_sample(4, ratio(100, 1), MILLION), 70, &of);
+}
+
+#[test]
+fn fp_05_coins_whose_exponents_are_off_by_one_percent_are_rejected() {
+    // Five coins are thrown together: one alone would need three million throws.
+    let exponents = [(1, 3), (1, 2), (1, 1), (3, 2), (5, 2)];
+    let mut source = Seeded::new(14);
+    let mut counts = vec![0; 32];
+    for _ in 0..MILLION {
+        let faces = exponents
+            .iter()
+            .fold(0, |faces, &(n, d)| 2 * faces + usize::from(bernoulli_exp(&mut source, n, d).unwrap()));
+        counts[faces] += 1;
+    }
+    let law = |factor: f64| -> Vec<f64> {
+        let heads = exponents.map(|(n, d)| (-factor * n as f64 / d as f64).exp());
+        let of = |faces: usize| {
+            (0..5).map(|coin| if faces >> (4 - coin) & 1 == 1 { heads[coin] } else { 1.0 - heads[coin] }).product()
+        };
+        (0..32).map(of).collect()
+    };
+    let draws = MILLION as u64;
+    assert!(deviations(law, 1.0, draws) > CAUGHT);
+    assert_eq!(check_scale(&counts, law, 1.0, draws, FALSE_ALARM), Ok(()));
+    assert_eq!(check_events(&counts, &law(1.0), draws, FALSE_ALARM), Ok(()));
+    assert!([0.99, 1.01].iter().all(|&mutant| check_scale(&counts, law, mutant, draws, FALSE_ALARM).is_err()));
 }
 
 #[test]

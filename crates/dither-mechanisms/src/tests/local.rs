@@ -2,12 +2,22 @@
 
 use dither_testing::FALSE_ALARM;
 use dither_testing::binomial::upper;
-use dither_testing::fit::check_events;
+use dither_testing::fit::{CAUGHT, check_events, check_scale, deviations};
 
 use super::*;
 use crate::{FrequencyEstimator, MechanismError, RandomizedResponse, UnaryEncoding};
 
-const DRAWS: u64 = 400_000;
+const DRAWS: u64 = 1_000_000;
+
+/// Counts fit a law at its ε, and at none that is 1 % off.
+fn is_sharp(counts: &[u64], law: impl Fn(f64) -> Vec<f64> + Copy, loss: f64) {
+    assert!(deviations(law, loss, DRAWS) > CAUGHT, "the power");
+    assert_eq!(check_events(counts, &law(loss), DRAWS, FALSE_ALARM / 2.0), Ok(()));
+    assert_eq!(check_scale(counts, law, loss, DRAWS, FALSE_ALARM / 2.0), Ok(()));
+    for mutant in [loss * 0.99, loss * 1.01] {
+        assert!(check_scale(counts, law, mutant, DRAWS, FALSE_ALARM / 2.0).is_err(), "{mutant}");
+    }
+}
 
 /// How often each value is reported.
 fn reports(values: u64, loss: &str, value: u64) -> Vec<u64> {
@@ -19,7 +29,7 @@ fn reports(values: u64, loss: &str, value: u64) -> Vec<u64> {
 
 #[test]
 fn fp_05_randomised_response_fits() {
-    for (values, loss, value) in [(2, "0.5", 0), (3, "1", 2), (5, "2.5", 1)] {
+    for (values, loss, value) in [(2, "0.5", 0), (3, "1", 2), (5, "2.5", 1), (33, "3.5", 7)] {
         let counts = reports(values, loss, value);
         let pmf = |loss: f64| -> Vec<f64> {
             let total = loss.exp() + (values - 1) as f64;
@@ -28,6 +38,10 @@ fn fp_05_randomised_response_fits() {
         let loss: f64 = loss.parse().unwrap();
         assert_eq!(check_events(&counts, &pmf(loss), DRAWS, FALSE_ALARM), Ok(()), "{values} {loss}");
         assert!(check_events(&counts, &pmf(loss + 0.05), DRAWS, FALSE_ALARM).is_err(), "{values} {loss}");
+        // Where the truth is about as likely as all other values, a report tells most of ε.
+        if values == 33 {
+            is_sharp(&counts, pmf, loss);
+        }
     }
 }
 
@@ -36,10 +50,9 @@ fn fp_05_randomised_response_fits_over_a_huge_range_of_values() {
     // As likely to be true as to be one of 2^40 − 1 others.
     let response = RandomizedResponse::new(1 << 40, epsilon("27.725887222")).unwrap();
     let mut source = Seeded::new(71);
-    let draws = 100_000;
-    let kept = (0..draws).filter(|_| response.respond(3, &mut source).unwrap() == 3).count() as u64;
-    assert_eq!(check_events(&[kept], &[0.5], draws, FALSE_ALARM), Ok(()));
-    assert!(check_events(&[kept], &[0.52], draws, FALSE_ALARM).is_err());
+    let kept = (0..DRAWS).filter(|_| response.respond(3, &mut source).unwrap() == 3).count() as u64;
+    let others = ((1u64 << 40) - 1) as f64;
+    is_sharp(&[kept], |loss| vec![1.0 / (1.0 + others * (-loss).exp())], 27.725887222);
 }
 
 /// How often each of two bits, the user's own and another, is reported as set.
@@ -55,10 +68,11 @@ fn bits(encoding: UnaryEncoding, draws: u64) -> [u64; 2] {
 fn fp_05_unary_encodings_fit() {
     for loss in [0.5f64, 3.0] {
         let epsilon = Epsilon::from_f64(loss).unwrap();
-        let symmetric = bits(UnaryEncoding::symmetric(2, epsilon).unwrap(), DRAWS);
-        let optimized = bits(UnaryEncoding::optimized(2, epsilon).unwrap(), DRAWS);
+        let draws = 400_000;
+        let symmetric = bits(UnaryEncoding::symmetric(2, epsilon).unwrap(), draws);
+        let optimized = bits(UnaryEncoding::optimized(2, epsilon).unwrap(), draws);
         let coin = |loss: f64| 1.0 / (1.0 + loss.exp());
-        let check = |counts: [u64; 2], p: [f64; 2]| check_events(&counts, &p, DRAWS, FALSE_ALARM);
+        let check = |counts: [u64; 2], p: [f64; 2]| check_events(&counts, &p, draws, FALSE_ALARM);
         assert_eq!(check(symmetric, [coin(-loss / 2.0), coin(loss / 2.0)]), Ok(()));
         assert_eq!(check(optimized, [0.5, coin(loss)]), Ok(()));
         // The control: each bit at the whole ε, as if a value had one bit only.
@@ -68,6 +82,58 @@ fn fp_05_unary_encodings_fit() {
         let ratio = |p: f64, q: f64| (p * (1.0 - q) / ((1.0 - p) * q)).ln();
         assert!((ratio(coin(-loss / 2.0), coin(loss / 2.0)) - loss).abs() < 1e-12);
         assert!((ratio(0.5, coin(loss)) - loss).abs() < 1e-12);
+    }
+}
+
+/// The law of the number of heads among so many coins.
+fn heads(coins: i32, p: f64) -> Vec<f64> {
+    let mut ways = 1.0;
+    (0..=coins)
+        .map(|k| {
+            let mass = ways * p.powi(k) * (1.0 - p).powi(coins - k);
+            ways *= f64::from(coins - k) / f64::from(k + 1);
+            mass
+        })
+        .collect()
+}
+
+/// How many of a million users have their own bit as it is, and so many of seven others set: 8 · own + others.
+fn wrong_bits(encoding: UnaryEncoding) -> Vec<u64> {
+    let (mut source, mut counts) = (Seeded::new(74), vec![0; 16]);
+    for _ in 0..DRAWS {
+        let report = encoding.respond(5, &mut source).unwrap();
+        let set = report.iter().filter(|&&bit| bit).count();
+        counts[8 * usize::from(report[5]) + set - usize::from(report[5])] += 1;
+    }
+    counts
+}
+
+#[test]
+fn fp_05_and_fp_14_unary_encodings_and_estimates_for_an_epsilon_off_by_one_percent_are_rejected() {
+    // Eight bits of a report tell eight times as much of ε as one: 6.6 deviations become 18.
+    let coin = |loss: f64| 1.0 / (1.0 + loss.exp());
+    let law = |own: f64, other: f64| -> Vec<f64> {
+        [1.0 - own, own].into_iter().flat_map(|own| heads(7, other).into_iter().map(move |mass| own * mass)).collect()
+    };
+    let symmetric = wrong_bits(UnaryEncoding::symmetric(8, epsilon("4.8")).unwrap());
+    is_sharp(&symmetric, |loss| law(coin(-loss / 2.0), coin(loss / 2.0)), 4.8);
+    let optimized = wrong_bits(UnaryEncoding::optimized(8, epsilon("2.4")).unwrap());
+    is_sharp(&optimized, |loss| law(0.5, coin(loss)), 2.4);
+    // The estimates of all values together: 6.6 of 14 deviations, or 1,000,000 ± some thousand users.
+    let encodings: [fn(Epsilon) -> UnaryEncoding; 2] =
+        [|loss| UnaryEncoding::symmetric(8, loss).unwrap(), |loss| UnaryEncoding::optimized(8, loss).unwrap()];
+    let surveys = [(&symmetric, ["4.752", "4.8", "4.848"]), (&optimized, ["2.376", "2.4", "2.424"])];
+    for (encoding, (counts, losses)) in encodings.into_iter().zip(surveys) {
+        let supports = counts.iter().zip(0..).map(|(count, place)| count * (place / 8 + place % 8)).sum();
+        // The estimate is linear, so that the sum of all is that of all supports in eight times as many reports. Its
+        // variance is that of one value which all hold and seven that nobody holds.
+        let [below, at, above] = losses.map(|loss| {
+            let estimator = encoding(epsilon(loss)).estimator();
+            let variance = estimator.variance(DRAWS, DRAWS) + 7.0 * estimator.variance(0, DRAWS);
+            // Bernstein's bound exceeds a normal one, 6.55 deviations, by less than a hundredth of one here.
+            (estimator.estimate(supports, 8 * DRAWS) - DRAWS as f64) / (6.56 * variance.sqrt())
+        });
+        assert!(at.abs() < 1.0 && below.abs() > 1.0 && above.abs() > 1.0, "{below} {at} {above}");
     }
 }
 
@@ -130,10 +196,20 @@ fn fp_14_estimates_are_unbiased_with_the_stated_variance_and_cover() {
         assert!((variance / exact - 1.0).abs() < 6.0 * (2.0f64 / 2_000.0).sqrt(), "{variance} {exact}");
         assert!(upper(covered, 2_000, FALSE_ALARM) >= 0.9);
     }
-    // The control: reports at one ε, an estimate for another.
-    let wrong = UnaryEncoding::optimized(2, epsilon("1.7")).unwrap().estimator();
-    let (mean, ..) = survey(wrong, holders, users, unary(optimized));
-    assert!((mean - holders as f64).abs() > 6.0 * (wrong.variance(holders, users) / 2_000.0).sqrt(), "{mean}");
+}
+
+#[test]
+fn fp_14_estimates_of_responses_for_an_epsilon_off_by_one_percent_are_rejected() {
+    // A million users who all hold one of 33 values: the estimate is a sum of independent bits, and its error quantile is
+    // Bernstein's bound, valid for every number of reports. A standard deviation is 1,014 users, the quantile 6.6 of
+    // them, and the estimates for 1 % less and more are off by 17.5.
+    let estimator = |loss: &str| RandomizedResponse::new(33, epsilon(loss)).unwrap().estimator();
+    let supporting = reports(33, "3.5", 9)[9];
+    let error = |loss| {
+        let quantile = estimator(loss).error_quantile(DRAWS, 1.0 - FALSE_ALARM).unwrap();
+        (estimator(loss).estimate(supporting, DRAWS) - DRAWS as f64).abs() / quantile
+    };
+    assert!(error("3.5") < 1.0 && error("3.465") > 1.0 && error("3.535") > 1.0, "{}", error("3.535"));
 }
 
 #[test]

@@ -54,3 +54,22 @@ pub fn check(mut sample: Vec<i128>, cdf: impl Fn(i128) -> f64) -> Result<(), Mis
     check_cdf(&mut sample, cdf, FALSE_ALARM / 2.0)?;
     check_events(&counts, &inside, draws, FALSE_ALARM / 2.0)
 }
+
+/// How often each magnitude below a limit was drawn.
+pub fn magnitudes(sample: &[i128], limit: usize) -> Vec<u64> {
+    let mut counts = vec![0; limit];
+    for x in sample {
+        usize::try_from(x.unsigned_abs())
+            .ok()
+            .and_then(|x| counts.get_mut(x))
+            .into_iter()
+            .for_each(|count| *count += 1);
+    }
+    counts
+}
+
+/// The exact probabilities of these magnitudes.
+pub fn magnitude_law(cdf: impl Fn(i128) -> f64, limit: usize) -> Vec<f64> {
+    let within = |x: i128| cdf(x) - cdf(-x - 1);
+    (0..limit as i128).map(|x| if x == 0 { within(0) } else { within(x) - within(x - 1) }).collect()
+}
