@@ -6,6 +6,7 @@ mod accounting;
 mod engine;
 mod examples;
 mod figures;
+mod keys;
 mod noise;
 mod peers;
 mod score;
@@ -38,6 +39,8 @@ enum Name {
     Noise,
     /// Prices and calibrations per second
     Accounting,
+    /// Units that a group needs under each rule for keys from the data
+    Keys,
     /// Private questions against the same questions without privacy, on a generated table
     Engine {
         /// Rows of the table
@@ -68,6 +71,7 @@ async fn main() -> anyhow::Result<()> {
         Name::Examples { runs, only } => examples::run(runs.max(1), only.as_deref()).await?,
         Name::Noise => noise::run()?,
         Name::Accounting => accounting::run()?,
+        Name::Keys => keys::run()?,
         Name::Engine { alone: Some(one), folder, .. } => return engine::run_alone(one, &folder).await,
         Name::Engine { rows, units, .. } => engine::run(rows, units.max(1)).await?,
     };

@@ -20,7 +20,7 @@ pub(crate) struct Profile {
     gaussians: Vec<Gaussian>,
     /// Σ (Δ/σ)², rounded up.
     mu_squared: f64,
-    /// The sum of the thresholds' δ; `None` if it cannot be counted.
+    /// The sum of the δ of thresholds and of what is (ε, δ)-private by itself; `None` if it cannot be counted.
     pub threshold_attos: Option<u64>,
 }
 
@@ -33,15 +33,23 @@ impl Profile {
             match event {
                 PrivacyEvent::Composed(parts) => rest.extend(parts),
                 PrivacyEvent::Laplace { sensitivity, scale } => {
-                    losses.push(quotient_up([sensitivity.steps(), scale.denominator()], scale.numerator()));
+                    losses.push((quotient_up([sensitivity.steps(), scale.denominator()], scale.numerator()), 1.0));
                     profile.add_pure(pure::laplace_nanos(*sensitivity, *scale));
                 }
                 PrivacyEvent::Pure { epsilon } => {
-                    losses.push(up(epsilon.as_f64()));
+                    losses.push((up(epsilon.as_f64()), 1.0));
                     profile.add_pure(Some(epsilon.nanos()));
                 }
+                // Anything (ε, δ)-private is a function of what happens with probability δ, where all is told, and else
+                // of an ε-private response (Kairouz, Oh and Viswanath 2015, Theorem 2.3; Murtagh and Vadhan 2016).
+                PrivacyEvent::Approximate { epsilon, delta, count } => {
+                    let count = f64::from(count.get());
+                    losses.push((up(epsilon.as_f64() / count), count));
+                    profile.add_pure(Some(epsilon.nanos()));
+                    profile.add_threshold(Some(delta.attos()));
+                }
                 PrivacyEvent::BoundedRange { epsilon } => {
-                    ranges.push(up(epsilon.as_f64()));
+                    ranges.push((up(epsilon.as_f64()), 1.0));
                     profile.add_pure(Some(epsilon.nanos()));
                 }
                 PrivacyEvent::Gaussian { sensitivity, variance, coordinates } if sensitivity.squared() > 0 => {
@@ -52,9 +60,7 @@ impl Profile {
                     });
                 }
                 PrivacyEvent::Gaussian { .. } => {}
-                PrivacyEvent::Threshold { delta } => {
-                    profile.threshold_attos = profile.threshold_attos.and_then(|sum| sum.checked_add(delta.attos()));
-                }
+                PrivacyEvent::Threshold { delta } => profile.add_threshold(Some(delta.attos())),
                 _ => return Err(AccountingError::UnknownEvent),
             }
         }
@@ -75,6 +81,10 @@ impl Profile {
 
     fn add_pure(&mut self, nanos: Option<u64>) {
         self.pure_nanos = self.pure_nanos.zip(nanos).and_then(|(sum, next)| sum.checked_add(next));
+    }
+
+    fn add_threshold(&mut self, attos: Option<u64>) {
+        self.threshold_attos = self.threshold_attos.zip(attos).and_then(|(sum, next)| sum.checked_add(next));
     }
 
     /// Whether the event is pure but for thresholds.
@@ -116,8 +126,10 @@ impl Profile {
 }
 
 /// The positive amounts in order, each with how often it occurs.
-fn counted(mut amounts: Vec<f64>) -> Vec<(f64, f64)> {
-    amounts.retain(|&amount| amount > 0.0);
-    amounts.sort_by(f64::total_cmp);
-    amounts.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as f64)).collect()
+fn counted(mut amounts: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    amounts.retain(|&(amount, _)| amount > 0.0);
+    amounts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    // Counts are whole numbers far below 2^53, so that their sum is exact in any order.
+    let times = |same: &[(f64, f64)]| same.iter().map(|(_, count)| count).sum();
+    amounts.chunk_by(|(a, _), (b, _)| a == b).map(|same| (same[0].0, times(same))).collect()
 }

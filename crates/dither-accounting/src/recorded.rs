@@ -39,6 +39,13 @@ impl From<&PrivacyEvent> for Event {
                 finite(squared, Self::ZeroConcentrated { rho: up(squared / 2.0) })
             }
             PrivacyEvent::Pure { epsilon } => Self::EpsilonDelta { epsilon: up(epsilon.as_f64()), delta: 0.0 },
+            PrivacyEvent::Approximate { epsilon, delta, count } => Self::SelfComposed {
+                count: count.get().into(),
+                event: Box::new(Self::EpsilonDelta {
+                    epsilon: up(epsilon.as_f64() / f64::from(count.get())),
+                    delta: up(probability(*delta) / f64::from(count.get())).min(1.0),
+                }),
+            },
             PrivacyEvent::BoundedRange { epsilon } => Self::BoundedRange { epsilon: up(epsilon.as_f64()) },
             PrivacyEvent::Threshold { delta } => Self::Threshold { delta: probability(*delta) },
             PrivacyEvent::Composed(parts) => Self::Composed(parts.iter().map(Self::from).collect()),

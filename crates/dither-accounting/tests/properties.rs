@@ -35,6 +35,13 @@ fn events() -> impl Strategy<Value = PrivacyEvent> {
             .prop_map(|nanos| PrivacyEvent::BoundedRange { epsilon: Epsilon::from_nanos(nanos).unwrap() }),
         (1u64..1_000_000_000_000)
             .prop_map(|attos| PrivacyEvent::Threshold { delta: Delta::from_attos(attos).unwrap() }),
+        (1u64..5_000_000_000, 1u64..1_000_000_000_000, 1u32..10).prop_map(|(nanos, attos, count)| {
+            PrivacyEvent::Approximate {
+                epsilon: Epsilon::from_nanos(nanos).unwrap(),
+                delta: Delta::from_attos(attos).unwrap(),
+                count: count.try_into().unwrap(),
+            }
+        }),
     ]
 }
 

@@ -3,6 +3,8 @@
 //! A ledger stores events, not costs, so that the total can be recomputed later by a better accountant. The
 //! meaning of an event never changes; a new meaning is a new variant.
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Delta, Epsilon};
@@ -57,6 +59,37 @@ pub enum PrivacyEvent {
         /// The range of the privacy loss.
         epsilon: Epsilon,
     },
+    /// Something (ε/n, δ/n)-private was done n times, of a kind whose price depends on nothing else: (ε, δ) in all.
+    Approximate {
+        /// The sum of all ε.
+        epsilon: Epsilon,
+        /// The sum of all δ.
+        delta: Delta,
+        /// How many times, n.
+        count: NonZeroU32,
+    },
     /// Several events, all of them.
     Composed(Vec<PrivacyEvent>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_written_as_the_oldest_ledgers_have_it() {
+        for json in [
+            r#"{"laplace":{"sensitivity":1,"scale":[2,1]}}"#,
+            r#"{"gaussian":{"sensitivity":4,"variance":[9,2],"coordinates":3}}"#,
+            r#"{"threshold":{"delta":1e-6}}"#,
+            r#"{"pure":{"epsilon":0.5}}"#,
+            r#"{"bounded-range":{"epsilon":0.5}}"#,
+            r#"{"approximate":{"epsilon":0.1,"delta":1e-6,"count":10}}"#,
+            r#"{"composed":[{"threshold":{"delta":1e-6}},{"composed":[]}]}"#,
+        ] {
+            let event: PrivacyEvent = serde_json::from_str(json).expect(json);
+            assert_eq!(serde_json::to_string(&event).expect(json), json);
+        }
+        assert!(serde_json::from_str::<PrivacyEvent>(r#"{"approximate":{"epsilon":1,"delta":0,"count":0}}"#).is_err());
+    }
 }

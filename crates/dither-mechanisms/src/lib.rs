@@ -12,7 +12,7 @@
 //!
 //! # Where to start
 //! [`TableMechanism`] is what a query becomes: [`Block`]s of columns with one [`Noise`] each, and a [`KeyRule`].
-//! [`Laplace`], [`Gaussian`] and [`Threshold`] are its parts. [`Selection`] leads to the mechanisms that choose,
+//! [`Laplace`], [`Gaussian`] and [`Threshold`], whose noise may be [`TruncatedGeometric`], are its parts. [`Selection`] leads to the mechanisms that choose,
 //! [`SparseVector`] compares with a threshold, [`VectorNoise`] and [`Staircase`] add noise to numbers outside of a
 //! table. [`RandomizedResponse`] and [`UnaryEncoding`] run on a user's own device. `docs/adding-a-mechanism.md` tells how to add one.
 
@@ -38,6 +38,7 @@ mod staircase;
 mod table;
 mod threshold;
 mod top_k;
+mod truncated;
 mod unary_encoding;
 mod vector;
 
@@ -57,7 +58,8 @@ pub use selection::{ExactVector, MaxSensitivity, Selection};
 pub use sparse_vector::SparseVector;
 pub use staircase::Staircase;
 pub use table::{Block, ExactRow, ExactTable, KeyRule, Noise, NoisyRow, NoisyTable, TableMechanism};
-pub use threshold::Threshold;
+pub use threshold::{KeyNoise, Threshold};
 pub use top_k::TopK;
+pub use truncated::TruncatedGeometric;
 pub use unary_encoding::UnaryEncoding;
 pub use vector::VectorNoise;

@@ -49,7 +49,7 @@ pub use laplace::discrete_laplace;
 pub use source::{BitSource, NoiseSource, Secret};
 pub use staircase::discrete_staircase;
 pub use table::NoiseTable;
-pub use tails::{first_integer, gaussian_quantile, laplace_quantile, laplace_tail};
+pub use tails::{first_integer, gaussian_quantile, gaussian_tail, laplace_quantile, laplace_tail};
 pub use uniform::uniform_below;
 
 /// How often any loop of a sampler tries before it gives up with [`NoiseError::Exhausted`].

@@ -34,6 +34,28 @@ pub fn laplace_tail(scale: Ratio, least: i128) -> f64 {
     (1.0 - tail(1.0 - least as f64) * (1.0 - MARGIN)).min(1.0)
 }
 
+/// An upper bound on P(X ≥ `least`) for discrete Gaussian noise X of parameter σ² = `variance`: that of a normal
+/// variable to reach `least` − 1, by the argument of [`gaussian_quantile`]; one half or more for `least` up to one.
+///
+/// ```
+/// use dither_core::Ratio;
+/// use dither_noise::gaussian_tail;
+/// let variance = Ratio::new(1_000_000, 1).unwrap();
+/// // Φ(−1.999) = 0.022804 for P(X ≥ 2000), which is 0.022777.
+/// assert!((gaussian_tail(variance, 2_000) - 0.022_804).abs() < 1e-6);
+/// assert_eq!(gaussian_tail(variance, 0), 1.0);
+/// ```
+///
+/// # References
+/// Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy*, 2020, section 3 (tail bounds).
+pub fn gaussian_tail(variance: Ratio, least: i128) -> f64 {
+    if least < 1 {
+        return 1.0;
+    }
+    let width = (2.0 * variance.as_f64()).sqrt();
+    (0.5 * libm::erfc((least - 1) as f64 / width) * (1.0 + MARGIN) + f64::MIN_POSITIVE).min(1.0)
+}
+
 /// The smallest k with P(|X| ≤ k) ≥ `probability` for discrete Laplace noise, in lattice steps; where the
 /// float arithmetic leaves a doubt, the next one. `None` unless the probability lies in [0, 1).
 ///
@@ -131,6 +153,23 @@ mod tests {
             let k = gaussian_quantile(ratio(n, d), p).unwrap();
             prop_assert!(inside(k) >= p - 1e-12);
             prop_assert!(k < 2 || inside(k - 2) < p + 1e-12);
+        }
+    }
+
+    #[test]
+    fn a_gaussian_tail_bounds_the_sum_of_its_masses() {
+        for (n, d) in [(1, 9), (1, 1), (25, 2), (10_000, 1)] {
+            let variance = ratio(n, d).as_f64();
+            let mass = |x: i128| (-((x * x) as f64) / (2.0 * variance)).exp();
+            let total: f64 = (-4_000..=4_000).map(mass).sum();
+            for least in (-3..=(6.0 * variance.sqrt()) as i128).chain([1, 2, 40]) {
+                let exact = (least..=4_000).rev().map(mass).sum::<f64>() / total;
+                let (bound, next) = (gaussian_tail(ratio(n, d), least), gaussian_tail(ratio(n, d), least + 2));
+                assert!(
+                    bound >= exact && (least < 1 || exact < 1e-290 || next <= exact * (1.0 + 1e-9)),
+                    "{n}/{d} {least}: {bound} {exact}"
+                );
+            }
         }
     }
 

@@ -6,6 +6,8 @@
 //! upper − lower in the l1 norm, so that the whole share of ε serves both, and the sum and the count of the same
 //! column follow from them for free.
 
+mod keys;
+
 use std::num::NonZeroU32;
 
 use dither_accounting::Cost;
@@ -14,7 +16,7 @@ use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
     ValueBounds,
 };
-use dither_mechanisms::{Block, Gaussian, KeyRule, Laplace, Noise, TableMechanism, Threshold};
+use dither_mechanisms::{Block, Gaussian, Laplace, Noise, TableMechanism};
 
 use datafusion::arrow::datatypes::DataType;
 
@@ -24,6 +26,9 @@ use crate::ir::{Aggregate, AggregateKind, Domain, Question};
 use crate::policy::{Policy, PublicFacts, TablePolicy};
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions, key_literal};
+
+pub use keys::KeyChoice;
+pub(crate) use keys::name as noise_of_keys;
 
 /// The most groups of one answer.
 const MAX_GROUPS: u64 = 1_000_000;
@@ -133,6 +138,8 @@ pub struct Shape {
     pub derivations: Vec<Derivation>,
     /// Public magnitudes.
     pub public: PublicFacts,
+    /// How keys from the data are selected.
+    pub key_choice: KeyChoice,
 }
 
 /// A priced question: nothing charged, nothing looked at.
@@ -144,6 +151,8 @@ pub struct QueryPlan {
     pub mechanism: TableMechanism,
     /// Why this noise.
     pub why: String,
+    /// Why this rule for keys from the data.
+    pub why_keys: String,
     /// ε of each block, then of the key selection if there is one.
     pub shares: Vec<Epsilon>,
     /// δ that the question may use.
@@ -181,7 +190,12 @@ impl QueryPlan {
         table.public = PublicFacts::default();
         table.columns.values_mut().for_each(|column| column.typical = None);
         let parts = (&policy.dataset, &self.question.canonical, table, self.bounds, self.event());
-        serde_json::to_string(&parts).unwrap_or_default()
+        let text = serde_json::to_string(&parts).unwrap_or_default();
+        // What costs nothing is in no event.
+        match self.key_choice.min_units.filter(|_| self.has_private_keys()) {
+            Some(least) => format!("{text} min_units {least}"),
+            None => text,
+        }
     }
 }
 
@@ -203,6 +217,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     };
     let bounds = contribution_bounds(&options, table)?;
     check_keys(&question, table, &options)?;
+    let key_choice = KeyChoice::of(&question, table, &options)?;
     let (summands, measures, derivations) = blocks(&question.aggregates)?;
     let shape = Shape {
         question,
@@ -214,6 +229,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         measures,
         derivations,
         public: table.public,
+        key_choice,
     };
     Ok((shape, options))
 }
@@ -487,10 +503,10 @@ fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<
             Ok(Block { width: measure.width(), noise: Noise::Laplace(noise) })
         })
         .collect::<Result<_, Refusal>>()?;
-    let keys = key_rule(&shape, shares.last().copied(), delta)?;
+    let (keys, why_keys) = keys::rule(&shape, shares.last().copied(), delta)?;
     // Laplace noise on public keys uses no δ at all.
     let delta = if selection == 0 { Delta::ZERO } else { delta };
-    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, keys }, why, shares, delta })
+    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, keys }, why, why_keys, shares, delta })
 }
 
 fn too_wide() -> Refusal {
@@ -505,7 +521,7 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
     let for_noise = Delta::from_attos(delta.attos() - for_keys).map_err(|error| range(&error))?;
     let for_keys = Delta::from_attos(for_keys).map_err(|error| range(&error))?;
     let selection_share = if selection == 0 { None } else { shares.last().copied() };
-    let keys = key_rule(&shape, selection_share, for_keys)?;
+    let (keys, why_keys) = keys::rule(&shape, selection_share, for_keys)?;
     let mut nanos = epsilon.nanos() - selection_share.map_or(0, Epsilon::nanos);
     // The blocks are one Gaussian vector: each gets an equal part of the squared ratio of sensitivity to noise.
     let count = shape.measures.len() as u128;
@@ -528,19 +544,10 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
         if cost.epsilon_nanos <= epsilon.nanos() {
             let each = Epsilon::from_nanos((nanos / count as u64).max(1)).map_err(|error| range(&error))?;
             shares[..shape.measures.len()].fill(each);
-            return Ok(QueryPlan { shape, mechanism, why, shares, delta });
+            return Ok(QueryPlan { shape, mechanism, why, why_keys, shares, delta });
         }
         // Rounding of the parts can add a nano-unit or two; ask for a little less.
         nanos = nanos.saturating_sub(2 * (cost.epsilon_nanos - epsilon.nanos())).max(1);
     }
     Err(Refusal::new(Code::Range, "no Gaussian noise fits this epsilon and delta").hint("use --mechanism laplace"))
-}
-
-fn key_rule(shape: &Shape, share: Option<Epsilon>, delta: Delta) -> Result<KeyRule, Refusal> {
-    if !shape.has_private_keys() {
-        return Ok(KeyRule::Public);
-    }
-    let share = share.ok_or_else(too_wide)?;
-    let groups = shape.effective_bounds().max_groups_per_unit;
-    Threshold::for_epsilon(groups, shape.neighbors, share, delta).map(KeyRule::Threshold).map_err(|error| range(&error))
 }

@@ -122,6 +122,13 @@ impl Language {
             }
             (Self::En, PrivacyEvent::Pure { epsilon }) => format!("A release of a privacy loss of at most {epsilon}."),
             (Self::Zh, PrivacyEvent::Pure { epsilon }) => format!("一次隐私损失不超过 {epsilon} 的发布。"),
+            (Self::En, PrivacyEvent::Approximate { epsilon, delta, count }) => format!(
+                "Releases of which one unit can change {count}, all within a privacy loss of {epsilon} but for a \
+                 probability of {delta}, such as group keys shown above a noisy threshold."
+            ),
+            (Self::Zh, PrivacyEvent::Approximate { epsilon, delta, count }) => format!(
+                "一个隐私单元至多影响其中 {count} 项的发布，隐私损失合计不超过 {epsilon}，例外概率不超过 {delta}；例如仅公布加噪计数超过阈值的分组。"
+            ),
             (Self::En, PrivacyEvent::BoundedRange { epsilon }) => {
                 format!("A choice of bounded range: the privacy losses of any two answers differ by at most {epsilon}.")
             }

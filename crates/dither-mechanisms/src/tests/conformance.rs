@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use dither_core::{GateError, Measurement, Mechanism, Neighbors, PrivacyEvent, RequestId};
+use dither_core::{Delta, GateError, Measurement, Mechanism, Neighbors, PrivacyEvent, RequestId};
 use dither_testing::neighbours::refuted;
 use dither_testing::{FALSE_ALARM, StubBytes};
 
 use super::*;
 use crate::{
-    ExactVector, ExponentialMechanism, MaxNoise, MaxSensitivity, NoisyMax, NoisyTable, PermuteAndFlip,
+    ExactVector, ExponentialMechanism, MaxNoise, MaxSensitivity, MechanismError, NoisyMax, NoisyTable, PermuteAndFlip,
     RandomizedResponse, Selection, SparseVector, Staircase, Threshold, TopK, UnaryEncoding, VectorNoise,
 };
 
@@ -83,10 +83,12 @@ fn table(noise: Noise, limit: i128) -> (PrivacyEvent, Run) {
 }
 
 /// A key that one unit has or nobody has; the δ is ten times as large for a loss of 10.
-fn threshold(loss: &str) -> (PrivacyEvent, Run) {
+fn threshold(
+    rule: fn(NonZeroU32, Neighbors, Delta) -> Result<Threshold, MechanismError>,
+    loss: &str,
+) -> (PrivacyEvent, Run) {
     let delta = if loss == "1" { "0.05" } else { "0.5" };
-    let rule =
-        Threshold::for_epsilon(groups(1), Neighbors::AddOrRemoveUnit, epsilon("1"), delta.parse().unwrap()).unwrap();
+    let rule = rule(groups(1), Neighbors::AddOrRemoveUnit, delta.parse().unwrap()).unwrap();
     let mechanism = TableMechanism { blocks: Vec::new(), keys: KeyRule::Threshold(rule) };
     let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
@@ -270,9 +272,47 @@ fn cases() -> Vec<Case> {
             fixed_width: false,
             ..case(
                 "threshold for keys",
-                threshold,
+                |loss| threshold(|groups, who, delta| Threshold::for_epsilon(groups, who, epsilon("1"), delta), loss),
                 PrivacyEvent::Composed(vec![PrivacyEvent::Composed(vec![
                     one,
+                    PrivacyEvent::Threshold { delta: "0.05".parse().unwrap() },
+                ])]),
+                [&[], &[1]],
+                "10",
+            )
+        },
+        Case {
+            claim: (1.0, 0.05),
+            fixed_width: false,
+            ..case(
+                "threshold for keys, truncated geometric",
+                |loss| {
+                    threshold(
+                        |groups, who, delta| Threshold::truncated_geometric(groups, who, epsilon("1"), delta),
+                        loss,
+                    )
+                },
+                PrivacyEvent::Composed(vec![PrivacyEvent::Approximate {
+                    epsilon: epsilon("1"),
+                    delta: "0.05".parse().unwrap(),
+                    count: groups(1),
+                }]),
+                [&[], &[1]],
+                "10",
+            )
+        },
+        Case {
+            // The smallest δ of Gaussian noise for ε = 1 and μ = ½, Φ(−7/4) − e·Φ(−9/4) = 0.006829, and the threshold's.
+            claim: (1.0, 0.05683),
+            fixed_width: false,
+            ..case(
+                "threshold for keys, Gaussian",
+                |loss| {
+                    let four = |groups, who, delta| Threshold::gaussian(groups, who, Ratio::new(4, 1).unwrap(), delta);
+                    threshold(four, loss)
+                },
+                PrivacyEvent::Composed(vec![PrivacyEvent::Composed(vec![
+                    gaussian(1, (4, 1)).event(),
                     PrivacyEvent::Threshold { delta: "0.05".parse().unwrap() },
                 ])]),
                 [&[], &[1]],

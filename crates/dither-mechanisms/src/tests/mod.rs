@@ -9,6 +9,7 @@ mod keys;
 mod lattice;
 mod local;
 mod numbers;
+mod partitions;
 mod selection;
 mod sparse;
 mod table;

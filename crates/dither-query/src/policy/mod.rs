@@ -121,6 +121,9 @@ pub struct TablePolicy {
     /// The number of rows that one unit may have in one group.
     #[serde(default, alias = "max_rows_contributed_per_group")]
     pub max_rows_per_group: Option<NonZeroU32>,
+    /// How many units a group whose key comes from the data needs at least in order to be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_units: Option<NonZeroU32>,
     /// What anybody may know; used to predict errors, never to compute an answer.
     #[serde(default)]
     pub public: PublicFacts,

@@ -26,15 +26,20 @@ pub struct SqlOptions {
     pub privacy_unit_column: Option<String>,
     /// Whether keys from the data are refused (`group_selection_strategy = PUBLIC_GROUPS`).
     pub public_groups: bool,
+    /// Whether keys from the data are selected by Laplace noise (`group_selection_strategy = LAPLACE_THRESHOLD`).
+    pub laplace_threshold: bool,
+    /// How many units a key from the data needs at least. The policy may ask for more.
+    pub min_units: Option<NonZeroU32>,
 }
 
-const KNOWN: [&str; 6] = [
+const KNOWN: [&str; 7] = [
     "epsilon",
     "delta",
     "max_groups_contributed",
     "max_rows_contributed_per_group",
     "privacy_unit_column",
     "group_selection_strategy",
+    "min_units",
 ];
 
 /// Splits the clause off.
@@ -126,8 +131,13 @@ fn assign(options: &mut SqlOptions, assignment: &[&TokenWithSpan]) -> Result<(),
         "max_groups_contributed" => options.max_groups_per_unit = Some(count(&text)?),
         "max_rows_contributed_per_group" => options.max_rows_per_group = Some(count(&text)?),
         "privacy_unit_column" => options.privacy_unit_column = Some(text),
-        "group_selection_strategy" if text == "LAPLACE_THRESHOLD" => options.public_groups = false,
-        "group_selection_strategy" if text == "PUBLIC_GROUPS" => options.public_groups = true,
+        "min_units" => options.min_units = Some(count(&text)?),
+        "group_selection_strategy" if text == "LAPLACE_THRESHOLD" => {
+            (options.public_groups, options.laplace_threshold) = (false, true);
+        }
+        "group_selection_strategy" if text == "PUBLIC_GROUPS" => {
+            (options.public_groups, options.laplace_threshold) = (true, false);
+        }
         "group_selection_strategy" => {
             return Err(odd(format!("`{text}` is not a strategy")).hint("LAPLACE_THRESHOLD or PUBLIC_GROUPS"));
         }

@@ -1,0 +1,201 @@
+//! Which rule selects keys that come from the data.
+
+use std::num::NonZeroU32;
+
+use dither_accounting::calibrate::gaussian_variance;
+use dither_accounting::statement;
+use dither_core::{Delta, Epsilon, L2Sensitivity};
+use dither_mechanisms::{Gaussian, KeyNoise, KeyRule, Threshold};
+
+use crate::error::{Code, Refusal};
+use crate::ir::{Domain, Question};
+use crate::policy::TablePolicy;
+use crate::sql::SqlOptions;
+
+use super::{Shape, range, too_wide};
+
+/// What the policy and the question say about keys that come from the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyChoice {
+    /// Laplace noise, as asked; otherwise the rule that shows most.
+    pub laplace: bool,
+    /// How many units a group needs at least in order to be shown.
+    pub min_units: Option<NonZeroU32>,
+}
+
+impl KeyChoice {
+    /// The stricter of what the policy and the question ask for.
+    pub(super) fn of(question: &Question, table: &TablePolicy, options: &SqlOptions) -> Result<Self, Refusal> {
+        if options.min_units.is_some() && question.keys.iter().all(|key| key.domain != Domain::Private) {
+            let message = "`min_units` is for groups that come from the data, and here are none";
+            return Err(Refusal::new(Code::Option, message).hint("leave min_units out: all public groups are answered"));
+        }
+        Ok(Self { laplace: options.laplace_threshold, min_units: options.min_units.max(table.min_units) })
+    }
+}
+
+/// The rule for the keys, and why it is this one: that which lets a key through at the smallest number of units with a
+/// probability of one half, which is the threshold. Of equal ones the first is taken.
+pub(super) fn rule(shape: &Shape, share: Option<Epsilon>, delta: Delta) -> Result<(KeyRule, String), Refusal> {
+    if !shape.has_private_keys() {
+        return Ok((KeyRule::Public, String::new()));
+    }
+    let share = share.ok_or_else(too_wide)?;
+    let (groups, neighbors) = (shape.effective_bounds().max_groups_per_unit, shape.neighbors);
+    let laplace = Threshold::for_epsilon(groups, neighbors, share, delta).map_err(|error| range(&error))?;
+    let (rule, why) = match shape.key_choice.laplace {
+        true => (laplace, "as asked".to_owned()),
+        false => {
+            let optimal = Threshold::truncated_geometric(groups, neighbors, share, delta).ok();
+            let rules: Vec<Threshold> =
+                optimal.into_iter().chain([laplace]).chain(gaussian(shape, groups, share, delta)).collect();
+            let best = rules.iter().min_by_key(|rule| rule.threshold()).copied().unwrap_or(laplace);
+            let others = rules.iter().filter(|rule| rule.noise() != best.noise());
+            let others: Vec<String> =
+                others.map(|rule| format!("{} would need {}", name(rule), rule.threshold())).collect();
+            (best, others.join(", "))
+        }
+    };
+    let rule = match shape.key_choice.min_units {
+        Some(least) => rule.with_min_units(least).map_err(|error| range(&error))?,
+        None => rule,
+    };
+    Ok((KeyRule::Threshold(rule), why))
+}
+
+/// The threshold with Gaussian noise, half of δ for the noise; `None` where there is none within these amounts.
+fn gaussian(shape: &Shape, groups: NonZeroU32, share: Epsilon, delta: Delta) -> Option<Threshold> {
+    let threshold = Delta::from_attos(delta.attos() / 2).ok()?;
+    let noise = Delta::from_attos(delta.attos() - threshold.attos()).ok()?;
+    let count = u64::from(groups.get());
+    let sensitivity = L2Sensitivity::from_squared(count.into());
+    let variance = gaussian_variance(sensitivity, count, share, noise).ok()?;
+    // Beside Laplace noise losses are added up, with what Gaussian noise costs by itself.
+    let event = Gaussian::new(sensitivity, variance, count).ok()?.event();
+    let alone = statement(&event, noise).ok()?.basic?;
+    let rule = Threshold::gaussian(groups, shape.neighbors, variance, threshold).ok()?;
+    (alone <= share.nanos()).then_some(rule)
+}
+
+/// The noise of a rule in words.
+pub(crate) fn name(rule: &Threshold) -> &'static str {
+    match rule.noise() {
+        KeyNoise::Laplace(_) => "Laplace noise",
+        KeyNoise::TruncatedGeometric(_) => "truncated geometric noise",
+        KeyNoise::Gaussian(_) => "Gaussian noise",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dither_core::PrivacyEvent;
+
+    use super::*;
+    use crate::plan::{MechanismChoice, QueryPlan, Request, plan};
+    use crate::policy::Policy;
+
+    fn policy(groups: u32, more: &str) -> Policy {
+        let text = format!(
+            r#"dataset = "clinic"
+               [budget]
+               epsilon = 100
+               delta = 1e-2
+               [tables.visits]
+               source = "visits.csv"
+               privacy_unit = {{ column = "patient" }}
+               max_groups_per_unit = {groups}
+               max_rows_per_group = 2
+               {more}
+               [tables.visits.columns]
+               patient = {{ type = "integer" }}
+               city = {{ type = "text" }}
+               ward = {{ type = "text", keys = ["A", "B"] }}"#
+        );
+        Policy::from_toml(&text, ".").unwrap()
+    }
+
+    async fn ask(policy: &Policy, options: &str, mechanism: MechanismChoice) -> Result<QueryPlan, Refusal> {
+        let sql = format!(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2, delta = 1e-6{options}) city, COUNT(*) FROM visits GROUP BY city"
+        );
+        plan(&Request { sql, epsilon: None, delta: None, mechanism }, policy).await
+    }
+
+    fn rule(plan: &QueryPlan) -> Threshold {
+        match plan.mechanism.keys {
+            KeyRule::Threshold(rule) => rule,
+            KeyRule::Public => panic!("the keys are not public"),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_rule_with_the_smallest_threshold_is_taken_and_says_why() {
+        for (groups, noise) in
+            [(1, "truncated geometric noise"), (3, "truncated geometric noise"), (100, "Gaussian noise")]
+        {
+            let plan = ask(&policy(groups, ""), "", MechanismChoice::Auto).await.unwrap();
+            assert_eq!(name(&rule(&plan)), noise, "{groups}");
+            let keys = plan.explain(Delta::ZERO).unwrap().keys;
+            assert!(keys.contains(&format!("reaches {}", rule(&plan).threshold())) && keys.contains(noise), "{keys}");
+            assert!(keys.contains("Laplace noise would need"), "{keys}");
+        }
+        let asked = ask(&policy(100, ""), ", group_selection_strategy = LAPLACE_THRESHOLD", MechanismChoice::Auto);
+        let asked = asked.await.unwrap();
+        assert_eq!((name(&rule(&asked)), asked.why_keys.as_str()), ("Laplace noise", "as asked"));
+    }
+
+    #[tokio::test]
+    async fn no_rule_costs_more_than_the_question_may() {
+        for groups in [1, 2, 7, 30, 100, 1_000] {
+            for mechanism in [MechanismChoice::Auto, MechanismChoice::Laplace, MechanismChoice::Gaussian] {
+                let plan = ask(&policy(groups, ""), "", mechanism).await.unwrap();
+                let cost = plan.cost().unwrap();
+                assert!(cost.epsilon_nanos <= 2_000_000_000, "{groups} {mechanism:?}: {}", cost.epsilon_nanos);
+                assert!(cost.epsilon_nanos > 1_000_000_000 && cost.delta_attos <= 1_000_000_000_000, "{groups}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_least_number_of_units_raises_the_threshold_and_costs_nothing() {
+        let (free, strict) = (policy(3, ""), policy(3, "min_units = 5"));
+        let plain = ask(&free, "", MechanismChoice::Laplace).await.unwrap();
+        let event: PrivacyEvent = plain.event();
+        for (policy, options, least) in [
+            (&free, ", min_units = 20", 20),
+            (&strict, "", 5),
+            (&strict, ", min_units = 20", 20),
+            // A question cannot ask for less than the policy does.
+            (&strict, ", min_units = 2", 5),
+        ] {
+            let plan = ask(policy, options, MechanismChoice::Laplace).await.unwrap();
+            assert_eq!(rule(&plan).threshold(), rule(&plain).threshold() + least - 1, "{options}");
+            assert_eq!(plan.event(), event);
+            assert_ne!(plan.fingerprint(policy), plain.fingerprint(&free), "another question, not the stored answer");
+            let keys = plan.explain(Delta::ZERO).unwrap().keys;
+            assert!(keys.contains(&format!("fewer than {least} units never")), "{keys}");
+        }
+        let again = ask(&free, ", min_units = 20", MechanismChoice::Laplace).await.unwrap();
+        let other = ask(&free, ", min_units = 21", MechanismChoice::Laplace).await.unwrap();
+        assert_ne!(again.fingerprint(&free), other.fingerprint(&free));
+    }
+
+    #[tokio::test]
+    async fn public_groups_have_no_least_number_of_units() {
+        let strict = policy(3, "min_units = 5");
+        for (sql, refused) in [
+            (
+                "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, min_units = 9) ward, COUNT(*) FROM visits GROUP BY ward",
+                true,
+            ),
+            ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, min_units = 9) COUNT(*) FROM visits", true),
+            ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1) ward, COUNT(*) FROM visits GROUP BY ward", false),
+        ] {
+            let request = Request { sql: sql.into(), epsilon: None, delta: None, mechanism: MechanismChoice::Auto };
+            match plan(&request, &strict).await {
+                Err(refusal) => assert!(refused && refusal.code == Code::Option, "{refusal:?}"),
+                Ok(plan) => assert!(!refused && plan.mechanism.keys == KeyRule::Public),
+            }
+        }
+    }
+}
