@@ -4,12 +4,12 @@ mod target;
 
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent};
-use dither_mechanisms::{KeyNoise, KeyRule, Noise};
+use dither_mechanisms::{KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
 use crate::ir::AggregateKind;
-use crate::plan::{Derivation, Measure, QueryPlan, Shape};
+use crate::plan::{Derivation, Measure, QueryPlan, Shape, keys_in_words};
 use crate::release::{CONFIDENCE, half_width};
 
 pub use target::{TargetError, solve};
@@ -193,29 +193,7 @@ impl QueryPlan {
             (KeyRule::Public, groups) => {
                 format!("all {} public groups are answered, present or not", groups.unwrap_or_default())
             }
-            (KeyRule::Threshold(threshold), _) => {
-                let name = crate::plan::noise_of_keys(threshold);
-                let width = match threshold.noise() {
-                    KeyNoise::Laplace(noise) => format!("of scale {:.3}", noise.scale().as_f64()),
-                    KeyNoise::TruncatedGeometric(noise) => {
-                        format!("of scale {:.3}, at most {} either way", noise.scale().as_f64(), noise.bound())
-                    }
-                    KeyNoise::Gaussian(noise) => format!("of deviation {:.3}", noise.standard_deviation()),
-                };
-                let least = self.key_choice.min_units.map_or(String::new(), |least| {
-                    let rarely = if matches!(threshold.noise(), KeyNoise::TruncatedGeometric(_)) {
-                        "never".into()
-                    } else {
-                        format!("with probability {} at most", threshold.delta())
-                    };
-                    format!("; one of fewer than {} {rarely}", counted(least.get(), "unit"))
-                });
-                format!(
-                    "groups come from the data; one is shown if its noisy number of units reaches {}{least} ({name} {width}; {})",
-                    threshold.threshold(),
-                    self.why_keys
-                )
-            }
+            (KeyRule::Threshold(rule), _) => keys_in_words(rule, self.key_choice, &self.why_keys),
         }
     }
 

@@ -28,7 +28,7 @@ use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions, key_literal};
 
 pub use keys::KeyChoice;
-pub(crate) use keys::name as noise_of_keys;
+pub(crate) use keys::words as keys_in_words;
 
 /// The most groups of one answer.
 const MAX_GROUPS: u64 = 1_000_000;

@@ -36,4 +36,4 @@ pub use document::{
     PrivacyStatement, Section, Share, TableBounds, Version,
 };
 pub use language::Language;
-pub use postprocess::{Label, Step, StepError};
+pub use postprocess::{Consistent, Label, Step, StepError};

@@ -10,6 +10,7 @@
 //! each by itself, and its 95 % point is nearer to the middle (1.96 to 2.12 standard deviations). Where the two
 //! sides of an interval differ, the wider one counts.
 
+mod consistent;
 mod label;
 mod reconcile;
 mod smooth;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::language::Language;
 
+pub use consistent::Consistent;
 pub use label::Label;
 pub(crate) use smooth::{numeric, places};
 
@@ -153,7 +155,7 @@ pub enum StepError {
         column: String,
     },
     /// A section that the report does not have before this one.
-    #[error("`sum-to-total` names the section `{section}`, which is not in the report")]
+    #[error("a step names the section `{section}`, which is not in the report")]
     UnknownSection {
         /// The name that was given.
         section: String,
@@ -167,6 +169,16 @@ pub enum StepError {
         section: String,
         /// Its key columns in words.
         needed: String,
+    },
+    /// A section with a key that the most detailed one lacks.
+    #[error(
+        "the section `{section}` has a key that `{finest}` lacks, so its numbers are no sums of those of `{finest}`"
+    )]
+    NotNested {
+        /// The section.
+        section: String,
+        /// The section with the most keys.
+        finest: String,
     },
     /// A name that another column has.
     #[error("`convert` renames `{column}` to `{rename}`, which is the name of another column")]
@@ -193,6 +205,7 @@ impl Explain for StepError {
             Self::WrongRole { .. } => "step-wrong-column",
             Self::UnknownSection { .. } => "step-unknown-section",
             Self::NotOneTotal { .. } => "step-not-one-total",
+            Self::NotNested { .. } => "step-not-nested",
             Self::OneDirection { .. } => "plot-one-direction",
             Self::NameTaken { .. } => "step-name-taken",
             Self::Parameter { .. } => "step-parameter",
@@ -204,6 +217,7 @@ impl Explain for StepError {
                 nearest.as_ref().map(|name| format!("did you mean `{name}`?"))
             }
             Self::NotOneTotal { .. } => Some("ask for the total with the same groups, and name them in `by`".into()),
+            Self::NotNested { .. } => Some("list a section that has all keys of the others".into()),
             Self::OneDirection { .. } => Some("name two different key columns".into()),
             Self::NameTaken { .. } => Some("choose another name in `rename`".into()),
             Self::WrongRole { .. } | Self::Parameter { .. } => None,

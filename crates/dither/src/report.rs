@@ -15,8 +15,8 @@ use dither_query::explain::Accountants;
 use dither_query::plan::{QueryPlan, shape};
 use dither_query::release::{answer, columns};
 use dither_report::{
-    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind,
-    PrivacyStatement, Section, Share, Step, TableBounds, Version, postprocess,
+    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Label, Language, Loss, Noise, NoiseKind,
+    PrivacyStatement, Section, Share, Step, StepError, TableBounds, Version, postprocess,
 };
 use serde::Serialize;
 
@@ -150,11 +150,24 @@ impl Session {
         ledger.close().await;
         let (release, first_published) = released?;
         let (charged, remaining, head) = (Amounts::from(&cost), remaining?, head?);
+        let mut raw: BTreeMap<String, Answer> = BTreeMap::new();
+        for ((question, plan), noisy) in spec.questions.iter().zip(&plans).zip(release.value()) {
+            let answer = answer(plan, noisy).await.map_err(|refusal| Error::refused(refusal, &question.sql))?;
+            raw.insert(question.id.clone(), answer);
+        }
+        let mut moved: BTreeMap<String, Vec<Label>> = BTreeMap::new();
+        for consistent in &spec.consistent {
+            for (id, label) in consistent.run(&mut raw, spec.language)? {
+                moved.entry(id).or_default().push(label);
+            }
+        }
         let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
         let mut sections = Vec::new();
-        for ((question, plan), noisy) in spec.questions.iter().zip(&plans).zip(release.value()) {
-            let raw = answer(plan, noisy).await.map_err(|refusal| Error::refused(refusal, &question.sql))?;
-            let (shown, labels) = postprocess::apply(&question.then, raw, &answers, spec.language)?;
+        for (question, plan) in spec.questions.iter().zip(&plans) {
+            // Each id is in the report once, and has its answer.
+            let Some(raw) = raw.remove(&question.id) else { continue };
+            let (shown, steps) = postprocess::apply(&question.then, raw, &answers, spec.language)?;
+            let labels = moved.remove(&question.id).into_iter().flatten().chain(steps).collect();
             answers.insert(question.id.clone(), shown.clone());
             sections.push(Section {
                 id: question.id.clone(),
@@ -246,10 +259,26 @@ impl Session {
 
 /// Checks the declared steps on the columns of the answers, before anything is charged.
 async fn check_steps(spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error> {
-    let mut sections = BTreeMap::new();
+    let mut raw = BTreeMap::new();
     for (question, plan) in spec.questions.iter().zip(plans) {
         let columns = columns(plan).await.map_err(|refusal| Error::refused(refusal, &question.sql))?;
-        let columns = postprocess::check(&question.then, columns, &sections)?;
+        raw.insert(question.id.clone(), Answer { columns, rows: Vec::new() });
+    }
+    for consistent in &spec.consistent {
+        consistent.check(&raw)?;
+        // Of keys from the data, those that are not shown would be missing from every sum.
+        let private =
+            |id: &String| spec.questions.iter().zip(plans).any(|(q, plan)| q.id == *id && plan.has_private_keys());
+        if consistent.sections.iter().any(private) {
+            return Err(
+                StepError::Parameter { step: "consistent", needed: "questions whose keys are all public" }.into()
+            );
+        }
+    }
+    let mut sections = BTreeMap::new();
+    for question in &spec.questions {
+        let Some(answer) = raw.remove(&question.id) else { continue };
+        let columns = postprocess::check(&question.then, answer.columns, &sections)?;
         if let Some(plot) = &question.plot {
             plot.check(&columns)?;
         }

@@ -77,8 +77,29 @@ fn gaussian(shape: &Shape, groups: NonZeroU32, share: Epsilon, delta: Delta) -> 
     (alone <= share.nanos()).then_some(rule)
 }
 
+/// A rule and why it is this one, in words.
+pub(crate) fn words(rule: &Threshold, choice: KeyChoice, why: &str) -> String {
+    let width = match rule.noise() {
+        KeyNoise::Laplace(noise) => format!("of scale {:.3}", noise.scale().as_f64()),
+        KeyNoise::TruncatedGeometric(noise) => {
+            format!("of scale {:.3}, at most {} either way", noise.scale().as_f64(), noise.bound())
+        }
+        KeyNoise::Gaussian(noise) => format!("of deviation {:.3}", noise.standard_deviation()),
+    };
+    let rarely = match rule.noise() {
+        KeyNoise::TruncatedGeometric(_) => "never".to_owned(),
+        _ => format!("with probability {} at most", rule.delta()),
+    };
+    let least = choice.min_units.map_or(String::new(), |least| format!("; one of fewer than {least} units {rarely}"));
+    format!(
+        "groups come from the data; one is shown if its noisy number of units reaches {}{least} ({} {width}; {why})",
+        rule.threshold(),
+        name(rule)
+    )
+}
+
 /// The noise of a rule in words.
-pub(crate) fn name(rule: &Threshold) -> &'static str {
+fn name(rule: &Threshold) -> &'static str {
     match rule.noise() {
         KeyNoise::Laplace(_) => "Laplace noise",
         KeyNoise::TruncatedGeometric(_) => "truncated geometric noise",
@@ -131,7 +152,7 @@ mod tests {
     #[tokio::test]
     async fn the_rule_with_the_smallest_threshold_is_taken_and_says_why() {
         for (groups, noise) in
-            [(1, "truncated geometric noise"), (3, "truncated geometric noise"), (100, "Gaussian noise")]
+            [(1, "truncated geometric noise"), (2, "truncated geometric noise"), (100, "Gaussian noise")]
         {
             let plan = ask(&policy(groups, ""), "", MechanismChoice::Auto).await.unwrap();
             assert_eq!(name(&rule(&plan)), noise, "{groups}");
@@ -139,8 +160,8 @@ mod tests {
             assert!(keys.contains(&format!("reaches {}", rule(&plan).threshold())) && keys.contains(noise), "{keys}");
             assert!(keys.contains("Laplace noise would need"), "{keys}");
         }
-        let asked = ask(&policy(100, ""), ", group_selection_strategy = LAPLACE_THRESHOLD", MechanismChoice::Auto);
-        let asked = asked.await.unwrap();
+        let strategy = ", group_selection_strategy = LAPLACE_THRESHOLD";
+        let asked = ask(&policy(100, ""), strategy, MechanismChoice::Auto).await.unwrap();
         assert_eq!((name(&rule(&asked)), asked.why_keys.as_str()), ("Laplace noise", "as asked"));
     }
 
@@ -158,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_least_number_of_units_raises_the_threshold_and_costs_nothing() {
-        let (free, strict) = (policy(3, ""), policy(3, "min_units = 5"));
+        let (free, strict) = (policy(2, ""), policy(2, "min_units = 5"));
         let plain = ask(&free, "", MechanismChoice::Laplace).await.unwrap();
         let event: PrivacyEvent = plain.event();
         for (policy, options, least) in [

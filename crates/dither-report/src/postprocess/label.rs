@@ -5,7 +5,7 @@ use std::fmt;
 use dither_core::Answer;
 use serde::{Deserialize, Serialize};
 
-use super::{Step, Total};
+use super::{Consistent, Step, Total};
 use crate::format::{estimates, half_width, significant};
 use crate::language::Language;
 
@@ -28,10 +28,6 @@ impl fmt::Display for Label {
 
 impl Label {
     pub(super) fn of(step: &Step, before: &Answer, after: &Answer, language: Language) -> Self {
-        let cost = match language {
-            Language::En => "free: reads released numbers only",
-            Language::Zh => "不消耗隐私预算：只使用已发布的数值",
-        };
         let (step_text, effect) = match language {
             Language::En => (step_en(step), effect_en(step)),
             Language::Zh => (step_zh(step), effect_zh(step)),
@@ -42,11 +38,36 @@ impl Label {
             // The other steps say all in their sentence.
             Step::Clamp { .. } | Step::NonNegative { .. } | Step::Round { .. } | Step::Convert { .. } => None,
         };
+        Self::new(step_text, effect, widths, language)
+    }
+
+    pub(super) fn consistent(consistent: &Consistent, before: &Answer, after: &Answer, language: Language) -> Self {
+        let Consistent { column, sections } = consistent;
+        let (step, effect) = match language {
+            Language::En => (
+                format!("{column}: agrees with the sections “{}”", sections.join("”, “")),
+                "Generalised least squares: all numbers of these sections move together, the noisiest most, until rows, \
+                 columns and totals add up. No bias as far as they count the same rows, which they do not where the \
+                 contribution bounds cut units. The intervals follow from the covariance of the estimate.",
+            ),
+            Language::Zh => (
+                format!("{column}：与“{}”各节一致", sections.join("”、“")),
+                "广义最小二乘：这些节的数值按噪声大小共同调整，使各行、各列与总数相符。只要它们统计的是相同的行就无偏；贡献上限截断的单元除外。区间由估计的协方差得出。",
+            ),
+        };
+        Self::new(step, effect, widths(before, after, column), language)
+    }
+
+    fn new(step: String, effect: &str, widths: Option<(String, String)>, language: Language) -> Self {
+        let cost = match language {
+            Language::En => "free: reads released numbers only",
+            Language::Zh => "不消耗隐私预算：只使用已发布的数值",
+        };
         let change = widths.map(|(old, new)| match language {
             Language::En => format!(" Mean half-width of the intervals: {old} before, {new} after."),
             Language::Zh => format!("区间平均半宽由 {old} 变为 {new}。"),
         });
-        Self { step: step_text, cost: cost.to_owned(), effect: effect.to_owned() + &change.unwrap_or_default() }
+        Self { step, cost: cost.to_owned(), effect: effect.to_owned() + &change.unwrap_or_default() }
     }
 }
 

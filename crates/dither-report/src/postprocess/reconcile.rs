@@ -45,7 +45,7 @@ pub(super) fn run(
     Ok(answer)
 }
 
-fn estimate(answer: &Answer, row: usize, column: usize) -> Option<Estimate> {
+pub(super) fn estimate(answer: &Answer, row: usize, column: usize) -> Option<Estimate> {
     match answer.rows.get(row)?.get(column)? {
         Cell::Value(estimate) if estimate.value.is_some_and(f64::is_finite) => Some(*estimate),
         _ => None,
@@ -53,7 +53,7 @@ fn estimate(answer: &Answer, row: usize, column: usize) -> Option<Estimate> {
 }
 
 /// Keys have no order across types; their text with the type in front is a good name of a group.
-fn group_name(cell: Option<&Cell>) -> String {
+pub(super) fn group_name(cell: Option<&Cell>) -> String {
     match cell {
         Some(Cell::Key(key)) => format!("{key:?}"),
         _ => String::new(),
@@ -130,13 +130,13 @@ fn reconcile(rows: &[Estimate], total: Estimate) -> Vec<Estimate> {
 }
 
 /// Whether a number and its interval are whole: then it counts something, and so does the exact answer.
-fn is_whole(estimate: &Estimate) -> bool {
+pub(super) fn is_whole(estimate: &Estimate) -> bool {
     let parts = [estimate.value, estimate.low, estimate.high];
     parts.iter().all(|part| part.is_some_and(|part| part.fract() == 0.0 && part.abs() < 2f64.powi(50)))
 }
 
 /// Whole numbers stay whole: each is rounded down, and the units that are left go to the largest remainders.
-fn whole_numbers(exact: &[f64], target: f64) -> Vec<f64> {
+pub(super) fn whole_numbers(exact: &[f64], target: f64) -> Vec<f64> {
     let mut shown: Vec<f64> = exact.iter().map(|value| value.floor()).collect();
     let left = (target - shown.iter().sum::<f64>()).max(0.0) as usize;
     let remainder = |index: usize| exact[index] - exact[index].floor();

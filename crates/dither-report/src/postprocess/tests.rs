@@ -188,6 +188,157 @@ fn quadrature_is_conservative_for_laplace_noise() {
     }
 }
 
+/// A cross-tabulation of 3 × 4 cells, its margins and its total, from the numbers that are measured.
+fn tabulation(mut number: impl FnMut(f64, f64) -> Cell) -> Sections {
+    let exact = |r: usize, c: usize| (10 * r + 3 * c * c) as f64;
+    let key = |name: &str, at: usize| Cell::Key(Key::Text(format!("{name}{at}")));
+    let sum = |rows: std::ops::Range<usize>, columns: std::ops::Range<usize>| -> f64 {
+        rows.flat_map(|r| columns.clone().map(move |c| exact(r, c))).sum()
+    };
+    // The margins are noisier than the cells, and the total less noisy than all.
+    let mut sections = Sections::new();
+    let mut cells = answer(&["r", "c"], &["n"], &[]);
+    cells.rows = (0..12).map(|i| vec![key("r", i / 4), key("c", i % 4), number(exact(i / 4, i % 4), 2.0)]).collect();
+    sections.insert("cells".into(), cells);
+    let mut rows = answer(&["r"], &["n"], &[]);
+    rows.rows = (0..3).map(|r| vec![key("r", r), number(sum(r..r + 1, 0..4), 3.0)]).collect();
+    sections.insert("rows".into(), rows);
+    // In another order than the cells.
+    let mut columns = answer(&["c"], &["n"], &[]);
+    columns.rows = (0..4).rev().map(|c| vec![key("c", c), number(sum(0..3, c..c + 1), 3.0)]).collect();
+    sections.insert("columns".into(), columns);
+    let mut all = answer(&[], &["n"], &[]);
+    all.rows = vec![vec![number(sum(0..3, 0..4), 1.0)]];
+    sections.insert("all".into(), all);
+    sections
+}
+
+fn consistent(sections: &[&str]) -> Consistent {
+    Consistent { column: "n".into(), sections: sections.iter().map(|&id| id.to_owned()).collect() }
+}
+
+const ALL: [&str; 4] = ["all", "rows", "cells", "columns"];
+
+/// How often of so many runs the exact cell, the exact margin and the exact total lie in their intervals, times a factor.
+fn covered(runs: u64, factor: f64, quantile: f64, mut noise: impl FnMut(f64) -> f64) -> [u64; 3] {
+    let mut counts = [0; 3];
+    for _ in 0..runs {
+        let mut sections = tabulation(|exact, scale| {
+            let (value, half) = (exact + noise(scale), quantile * scale);
+            Cell::Value(Estimate::new(value, value - half, value + half))
+        });
+        consistent(&ALL).run(&mut sections, Language::En).unwrap();
+        // Cell (1, 2), row 1, and the total.
+        let places = [("cells", 6, 22.0), ("rows", 1, 82.0), ("all", 0, 246.0)];
+        for (count, (section, row, exact)) in counts.iter_mut().zip(places) {
+            let shown = estimate(&sections[section], row);
+            let half = crate::format::half_width(shown).unwrap() * factor;
+            *count += u64::from((shown.value.unwrap() - exact).abs() <= half);
+        }
+    }
+    counts
+}
+
+#[test]
+fn intervals_of_consistent_numbers_cover_as_promised() {
+    use dither_testing::binomial::{lower, upper};
+    use dither_testing::{FALSE_ALARM, SeededBytes, naive};
+    let (runs, mut stream) = (6_000, SeededBytes::new(1));
+    // Gaussian noise: exactly 95 %, which intervals that are a tenth narrower miss.
+    for count in covered(runs, 1.0, 1.959_964, |sigma| naive::gaussian(&mut stream, sigma)) {
+        assert!(lower(count, runs, FALSE_ALARM) <= 0.95 && upper(count, runs, FALSE_ALARM) >= 0.95, "{count}");
+    }
+    for count in covered(runs, 0.9, 1.959_964, |sigma| naive::gaussian(&mut stream, sigma)) {
+        assert!(upper(count, runs, FALSE_ALARM) < 0.95, "the control: {count}");
+    }
+    // Laplace noise: 95 % or more.
+    for count in covered(runs, 1.0, 20f64.ln(), |scale| naive::laplace(&mut stream, scale)) {
+        assert!(upper(count, runs, FALSE_ALARM) >= 0.95, "{count}");
+    }
+}
+
+#[test]
+fn consistent_numbers_are_the_least_squares_solution() {
+    // Twelve cells of one variance and a total of another, v and t: each cell takes v/(12v + t) of the gap, and its variance
+    // becomes v − v²/(12v + t).
+    let mut at = 0;
+    let mut sections = tabulation(|exact, half| {
+        at += 1;
+        let value = exact + f64::from(at % 5) - 2.5;
+        Cell::Value(Estimate::new(value, value - half, value + half))
+    });
+    let before = sections.clone();
+    let labels = consistent(&["all", "cells"]).run(&mut sections, Language::En).unwrap();
+    assert_eq!(labels.keys().collect::<Vec<_>>(), ["all", "cells"]);
+    let value = |sections: &Sections, id: &str, row| estimate(&sections[id], row).value.unwrap();
+    let gap = value(&before, "all", 0) - (0..12).map(|row| value(&before, "cells", row)).sum::<f64>();
+    for row in 0..12 {
+        let moved = value(&sections, "cells", row) - value(&before, "cells", row);
+        assert!((moved - gap * 4.0 / 49.0).abs() < 1e-9, "{row}: {moved}");
+        let half = crate::format::half_width(estimate(&sections["cells"], row)).unwrap();
+        assert!((half * half - (4.0 - 16.0 / 49.0)).abs() < 1e-9, "{half}");
+    }
+    assert!((value(&sections, "all", 0) - (value(&before, "all", 0) - gap / 49.0)).abs() < 1e-9);
+    assert_eq!(sections["rows"], before["rows"], "what is not listed stays");
+}
+
+#[test]
+fn whole_numbers_stay_whole_and_rows_columns_and_the_total_agree() {
+    for shift in 0..20 {
+        let mut at = shift;
+        let mut sections = tabulation(|exact, half| {
+            at = (at * 7 + 3) % 11;
+            let value = exact + f64::from(at) - 5.0;
+            Cell::Value(Estimate::new(value, value - 3.0 * half, value + 3.0 * half))
+        });
+        let before = sections.clone();
+        consistent(&ALL).run(&mut sections, Language::Zh).unwrap();
+        let shown = |id: &str, row| estimate(&sections[id], row).value.unwrap();
+        let sum = |places: &[usize]| places.iter().map(|&place| shown("cells", place)).sum::<f64>();
+        assert_eq!(shown("all", 0), sum(&(0..12).collect::<Vec<_>>()));
+        assert_eq!(shown("rows", 2), sum(&[8, 9, 10, 11]));
+        assert_eq!(shown("columns", 1), sum(&[2, 6, 10]), "columns are in the opposite order");
+        for (id, answer) in &sections {
+            for row in 0..answer.rows.len() {
+                let (new, old) = (estimate(answer, row), estimate(&before[id], row));
+                assert!([new.value, new.low, new.high].iter().all(|part| part.unwrap().fract() == 0.0), "{id} {row}");
+                let width = |e: Estimate| e.high.unwrap() - e.low.unwrap();
+                assert!(width(new) <= width(old), "{id} {row}: {new:?} {old:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_consistent_is_refused_or_left_alone() {
+    let number = |value: f64| Cell::Value(Estimate::new(value, value - 1.0, value + 1.0));
+    let sections = tabulation(|exact, _| number(exact));
+    for (wrong, code) in [
+        (consistent(&["all", "row"]), "step-unknown-section"),
+        (consistent(&["all"]), "step-parameter"),
+        (consistent(&["all", "rows", "all"]), "step-parameter"),
+        (consistent(&["rows", "columns"]), "step-not-nested"),
+        (Consistent { column: "r".into(), ..consistent(&["rows", "cells"]) }, "step-wrong-column"),
+    ] {
+        assert_eq!(wrong.check(&sections).unwrap_err().code(), code, "{wrong:?}");
+    }
+    // A number that is missing, a row without cells, an interval of no width.
+    let spoilt: [fn(&mut Sections); 3] = [
+        |sections| {
+            sections.get_mut("cells").unwrap().rows[3][2] = Cell::Value(Estimate { value: None, low: None, high: None })
+        },
+        |sections| drop(sections.get_mut("cells").unwrap().rows.drain(0..4)),
+        |sections| sections.get_mut("all").unwrap().rows[0][0] = Cell::Value(Estimate::new(5.0, 5.0, 5.0)),
+    ];
+    for spoil in spoilt {
+        let mut odd = sections.clone();
+        spoil(&mut odd);
+        let before = odd.clone();
+        assert_eq!(consistent(&ALL).run(&mut odd, Language::En).unwrap(), BTreeMap::new());
+        assert_eq!(odd, before);
+    }
+}
+
 fn rows() -> impl Strategy<Value = Vec<(f64, f64)>> {
     prop::collection::vec((-1e6f64..1e6, 0.1f64..1e3), 1..40)
 }

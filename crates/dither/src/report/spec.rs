@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dither_core::Budget;
 use dither_query::plan::MechanismChoice;
-use dither_report::{Language, Plot, Step};
+use dither_report::{Consistent, Language, Plot, Step};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::Error;
@@ -34,6 +34,9 @@ pub struct ReportSpec {
     /// The questions.
     #[serde(rename = "question")]
     pub questions: Vec<Question>,
+    /// Numbers of several questions that are made to agree, before the steps of each question.
+    #[serde(default)]
+    pub consistent: Vec<Consistent>,
 }
 
 /// One question of a report.
