@@ -233,7 +233,7 @@ fn ranked(rows: LogicalPlanBuilder, by: Vec<Expr>, order: Expr, limit: u32) -> R
 }
 
 /// The number of lattice steps nearest to a value, clamped; NULL for NULL and NaN.
-fn on_lattice(value: &Expr, bounds: &ValueBounds) -> Result<Expr> {
+pub(crate) fn on_lattice(value: &Expr, bounds: &ValueBounds) -> Result<Expr> {
     let steps = floor(value.clone() / lit(bounds.lattice().step()) + lit(0.5));
     let missing = lit(ScalarValue::Float64(None));
     let steps = when(isnan(steps.clone()), missing).otherwise(steps)?;

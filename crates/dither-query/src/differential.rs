@@ -144,6 +144,10 @@ fn question(random: &mut Random, row_unit: bool) -> String {
         "SUM(x, contribution_bounds_per_row => (0, 10))",
         "COUNT(*) FILTER (WHERE h > 0)",
         "SUM(ABS(y))",
+        "VAR_POP(x)",
+        "STDDEV(y)",
+        "COVAR_SAMP(x, y)",
+        "CORR(y, x)",
     ];
     let mut chosen = BTreeSet::new();
     for _ in 0..=random.below(3) {
@@ -352,6 +356,35 @@ async fn the_portable_plan_gives_the_integers_of_the_naive_reference() {
             };
             assert_eq!(row.values[0], expected.get(&name).copied().unwrap_or(0), "round {round}: {sql} {name:?}");
         }
+    }
+}
+
+/// Squares and products are those of plain integers, of the rows where both are present.
+#[tokio::test]
+async fn the_sums_of_squares_and_products_are_exact() {
+    let mut random = Random(13);
+    let policy = policy("\"row\"", 1, 1);
+    let plan = plan("SELECT CORR(x, y) FROM t", &policy).await;
+    for _ in 0..50 {
+        let table = rows(&mut random);
+        let pairs: Vec<(i128, i128)> = table
+            .iter()
+            .filter_map(|row| {
+                let y = row.y.filter(|y| !y.is_nan())?;
+                Some((row.x?.clamp(-3, 50).into(), (y * 4.0 + 0.5).floor().clamp(0.0, 4.0) as i128))
+            })
+            .collect();
+        let sum = |of: fn(&(i128, i128)) -> i128| pairs.iter().map(of).sum::<i128>();
+        let expected = [
+            sum(|(x, _)| 50 - x),
+            sum(|(x, _)| x + 3),
+            sum(|(_, y)| 4 - y),
+            sum(|(_, y)| *y),
+            sum(|(x, y)| (2 * x - 47) * (2 * y - 4)),
+            sum(|(x, _)| (2 * x - 47).pow(2)),
+            sum(|(_, y)| (2 * y - 4).pow(2)),
+        ];
+        assert_eq!(integers(&plan, &table, 2).await.rows[0].values, expected);
     }
 }
 

@@ -8,9 +8,9 @@ use dither_mechanisms::{KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
-use crate::ir::AggregateKind;
+use crate::ir::{AggregateKind, Argument};
 use crate::plan::{Derivation, Measure, QueryPlan, Shape};
-use crate::release::{CONFIDENCE, half_width};
+use crate::release::{self, CONFIDENCE, half_width};
 
 pub use target::{TargetError, solve};
 
@@ -29,12 +29,13 @@ pub struct ExplainedOutput {
     pub l2_sensitivity: f64,
     /// Where the sensitivity comes from.
     pub bounds: String,
-    /// The share of ε. Aggregates that follow from the same measurement name the same share.
+    /// The share of ε, of everything that the value follows from. Aggregates that follow from the same measurement name
+    /// the same share.
     pub epsilon: f64,
     /// The scale of the noise (Laplace: scale, Gaussian: standard deviation), in the units of the data.
     pub noise_scale: f64,
-    /// Whether that is the noise of each of the two sums from which the value follows, and not of the value itself.
-    pub noise_of_pair: bool,
+    /// What that is the noise of, where it is not the value itself.
+    pub noise_of: Option<&'static str>,
     /// How far the released value will be from the exact bounded one, 95 times in 100; `None` if that depends on
     /// a size which the policy does not declare.
     pub expected_error: Option<f64>,
@@ -150,7 +151,8 @@ impl QueryPlan {
                     Noise::Laplace(_) => "Laplace",
                     Noise::Gaussian(_) => "Gaussian",
                 };
-                let (noise_scale, noise_of_pair) = self.noise_scale(*derivation);
+                let (noise_scale, noise_of) = self.noise_scale(*derivation);
+                let nanos: u64 = derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum();
                 let expected = self.expected_error(*derivation);
                 let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
                 ExplainedOutput {
@@ -159,10 +161,10 @@ impl QueryPlan {
                     mechanism,
                     l1_sensitivity: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
                     l2_sensitivity: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
-                    bounds: self.bounds_in_words(aggregate.argument.as_ref().map(|argument| argument.origin.as_str())),
-                    epsilon: self.shares[index].as_f64(),
+                    bounds: self.bounds_in_words(aggregate.argument.iter().chain(&aggregate.second)),
+                    epsilon: nanos as f64 / Epsilon::NANOS as f64,
                     noise_scale,
-                    noise_of_pair,
+                    noise_of,
                     expected_error: expected,
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
                     assumption: self.assumption(*derivation),
@@ -171,7 +173,7 @@ impl QueryPlan {
             .collect()
     }
 
-    fn bounds_in_words(&self, origin: Option<&str>) -> String {
+    fn bounds_in_words<'a>(&self, arguments: impl Iterator<Item = &'a Argument>) -> String {
         let bounds = self.effective_bounds();
         let contribution = match &self.unit {
             dither_core::PrivacyUnit::Row => "one row in one group".to_owned(),
@@ -181,10 +183,7 @@ impl QueryPlan {
                 counted(bounds.max_groups_per_unit.get(), "group")
             ),
         };
-        match origin {
-            Some(origin) => format!("{contribution}; {origin}"),
-            None => contribution,
-        }
+        arguments.fold(contribution, |words, argument| format!("{words}; {}", argument.origin))
     }
 
     fn explain_keys(&self) -> String {
@@ -208,9 +207,9 @@ impl QueryPlan {
         }
     }
 
-    /// The scale of the noise of a value in its own unit, or that of each of the two sums behind it, and whether it is
-    /// the latter. A weighted sum of two Gaussian numbers is one again; of two Laplace numbers it is not, nor is a ratio.
-    fn noise_scale(&self, derivation: Derivation) -> (f64, bool) {
+    /// The scale of the noise of a value in its own unit, or that of a sum behind it, and which sum that is.
+    /// A weighted sum of two Gaussian numbers is one again; of two Laplace numbers it is not, nor is a ratio.
+    fn noise_scale(&self, derivation: Derivation) -> (f64, Option<&'static str>) {
         let block = derivation.block();
         let step = self.step(block);
         let scale = match &self.mechanism.blocks[block].noise {
@@ -219,10 +218,16 @@ impl QueryPlan {
         };
         let gaussian = matches!(self.mechanism.blocks[block].noise, Noise::Gaussian(_));
         match (derivation, self.pair_weights(derivation)) {
-            (Derivation::Count(_) | Derivation::Sum(_), _) => (scale * step, false),
-            (Derivation::PairCount(_), Some([a, b])) if gaussian => (scale * a.hypot(b), false),
-            (Derivation::PairSum(_), Some([a, b])) if gaussian => (scale * a.hypot(b) * step, false),
-            _ => (scale * step, true),
+            (Derivation::Count(_) | Derivation::Sum(_), _) => (scale * step, None),
+            (Derivation::PairCount(_), Some([a, b])) if gaussian => (scale * a.hypot(b), None),
+            (Derivation::PairSum(_), Some([a, b])) if gaussian => (scale * a.hypot(b) * step, None),
+            (Derivation::Variance { .. } | Derivation::Deviation { .. }, _) => {
+                (scale * step, Some("the sum of squares that it follows from"))
+            }
+            (Derivation::Covariance { .. } | Derivation::Correlation { .. }, _) => {
+                (scale * step, Some("the sum of products that it follows from"))
+            }
+            _ => (scale * step, Some("each of the two sums that it follows from")),
         }
     }
 
@@ -259,13 +264,20 @@ impl QueryPlan {
                 let half = half_width(noise, &[1.0 - share, share], CONFIDENCE) / total;
                 (half * bounds.range() as f64 * step).min(bounds.range() as f64 * step)
             }
+            Derivation::Variance { pair, .. } | Derivation::Deviation { pair, .. } => {
+                let share = self.typical_share(pair).unwrap_or(1.0);
+                release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
+            }
+            Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
+                release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
+            }
         })
     }
 
     /// Where between its bounds a typical value lies, if the policy says so.
     fn typical_share(&self, block: usize) -> Option<f64> {
         let aggregates = self.question.aggregates.iter().zip(&self.derivations);
-        let argument = aggregates.filter(|(_, d)| d.block() == block).find_map(|(a, _)| a.argument.as_ref())?;
+        let argument = aggregates.filter(|(_, d)| d.blocks()[0] == block).find_map(|(a, _)| a.argument.as_ref())?;
         let bounds = argument.bounds?;
         let steps = argument.typical? / bounds.lattice().step();
         Some(((steps - bounds.lower() as f64) / bounds.range() as f64).clamp(0.0, 1.0))
@@ -372,16 +384,28 @@ impl Shape {
             AggregateKind::CountUnits => self.group_units().map(|units| units as f64),
             AggregateKind::Sum => Some(typical? * self.group_rows()? as f64),
             AggregateKind::Mean => typical,
+            AggregateKind::Variance(_)
+            | AggregateKind::Deviation(_)
+            | AggregateKind::Covariance(_)
+            | AggregateKind::Correlation => None,
         }
         .filter(|size| *size != 0.0)
     }
 
     fn assumption(&self, derivation: Derivation) -> Option<String> {
-        if !matches!(derivation, Derivation::PairMean(_)) {
-            return None;
-        }
+        let what = match derivation {
+            Derivation::PairMean(_) => "a mean",
+            Derivation::Variance { .. } | Derivation::Deviation { .. } => "a variance",
+            Derivation::Covariance { .. } => "a covariance",
+            Derivation::Correlation { .. } => {
+                return Some("the error of a correlation depends on how far the values spread".into());
+            }
+            Derivation::Count(_) | Derivation::Sum(_) | Derivation::PairCount(_) | Derivation::PairSum(_) => {
+                return None;
+            }
+        };
         let (Some(rows), Some(declared)) = (self.group_rows(), self.declared_rows()) else {
-            return Some("declare `public.rows` in the policy to predict the error of a mean".into());
+            return Some(format!("declare `public.rows` in the policy to predict the error of {what}"));
         };
         let bounded = match rows < declared {
             true => format!(" that count, of {declared}: the contribution bounds drop the others"),

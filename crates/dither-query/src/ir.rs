@@ -52,6 +52,8 @@ pub struct Aggregate {
     pub kind: AggregateKind,
     /// The row-local argument, if there is one.
     pub argument: Option<Argument>,
+    /// The second argument of a covariance or a correlation.
+    pub second: Option<Argument>,
     /// As people wrote it.
     pub name: String,
 }
@@ -84,6 +86,41 @@ pub enum AggregateKind {
     Sum,
     /// The mean of the bounded values.
     Mean,
+    /// The variance of the bounded values.
+    Variance(Over),
+    /// The standard deviation of the bounded values.
+    Deviation(Over),
+    /// The covariance of two bounded values.
+    Covariance(Over),
+    /// The correlation of two bounded values.
+    Correlation,
+}
+
+/// What squares are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The number of values: the variance of the rows themselves.
+    Population,
+    /// One less: an estimate of the variance of what the rows were drawn from.
+    Sample,
+}
+
+impl AggregateKind {
+    /// Its name in SQL.
+    pub fn sql(self) -> &'static str {
+        match self {
+            Self::CountRows | Self::CountValues | Self::CountUnits => "COUNT",
+            Self::Sum => "SUM",
+            Self::Mean => "AVG",
+            Self::Variance(Over::Population) => "VAR_POP",
+            Self::Variance(Over::Sample) => "VAR_SAMP",
+            Self::Deviation(Over::Population) => "STDDEV_POP",
+            Self::Deviation(Over::Sample) => "STDDEV_SAMP",
+            Self::Covariance(Over::Population) => "COVAR_POP",
+            Self::Covariance(Over::Sample) => "COVAR_SAMP",
+            Self::Correlation => "CORR",
+        }
+    }
 }
 
 /// The part of the query above its aggregation, to be run on the released table.

@@ -4,7 +4,10 @@
 //! share one ε: it is split evenly over the *blocks* that are measured, and over the selection of keys where keys come
 //! from the data. A mean is one block of two sums, Σ(upper − x) and Σ(x − lower): one row moves the pair by exactly
 //! upper − lower in the l1 norm, so that the whole share of ε serves both, and the sum and the count of the same
-//! column follow from them for free.
+//! column follow from them for free. A variance needs one block more, Σ(x − middle)²: with the pair beside it, the
+//! square moves by at most a quarter of the squared range, and not by the square of the larger bound.
+
+mod blocks;
 
 use std::num::NonZeroU32;
 
@@ -20,10 +23,12 @@ use datafusion::arrow::datatypes::DataType;
 
 use crate::bound::Summand;
 use crate::error::{Code, Refusal};
-use crate::ir::{Aggregate, AggregateKind, Domain, Question};
+use crate::ir::{Domain, Over, Question};
 use crate::policy::{Policy, PublicFacts, TablePolicy};
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions, key_literal};
+
+use blocks::Blocks;
 
 /// The most groups of one answer.
 const MAX_GROUPS: u64 = 1_000_000;
@@ -97,10 +102,46 @@ pub enum Derivation {
     PairSum(usize),
     /// The mean that a pair implies.
     PairMean(usize),
+    /// The variance that a pair and a sum of squares imply.
+    Variance {
+        /// The pair of the values.
+        pair: usize,
+        /// The sum of their squares around the middle of their bounds.
+        squares: usize,
+        /// What it is divided by.
+        over: Over,
+    },
+    /// The square root of that variance.
+    Deviation {
+        /// The pair of the values.
+        pair: usize,
+        /// The sum of their squares around the middle of their bounds.
+        squares: usize,
+        /// What the variance is divided by.
+        over: Over,
+    },
+    /// The covariance that two pairs and a sum of products imply.
+    Covariance {
+        /// The pairs of both values, where both are present.
+        pairs: [usize; 2],
+        /// The sum of their products around the middles of their bounds.
+        products: usize,
+        /// What it is divided by.
+        over: Over,
+    },
+    /// That covariance over the square root of both variances.
+    Correlation {
+        /// The pairs of both values, where both are present.
+        pairs: [usize; 2],
+        /// The sum of their products around the middles of their bounds.
+        products: usize,
+        /// The sums of the squares of each.
+        squares: [usize; 2],
+    },
 }
 
 impl Derivation {
-    /// The block that it follows from.
+    /// The block that it follows from; of several, the one that nothing else needs.
     pub fn block(&self) -> usize {
         match *self {
             Self::Count(block)
@@ -108,6 +149,22 @@ impl Derivation {
             | Self::PairCount(block)
             | Self::PairSum(block)
             | Self::PairMean(block) => block,
+            Self::Variance { squares, .. } | Self::Deviation { squares, .. } => squares,
+            Self::Covariance { products, .. } | Self::Correlation { products, .. } => products,
+        }
+    }
+
+    /// All blocks that it follows from.
+    pub fn blocks(&self) -> Vec<usize> {
+        match *self {
+            Self::Count(block)
+            | Self::Sum(block)
+            | Self::PairCount(block)
+            | Self::PairSum(block)
+            | Self::PairMean(block) => vec![block],
+            Self::Variance { pair, squares, .. } | Self::Deviation { pair, squares, .. } => vec![pair, squares],
+            Self::Covariance { pairs: [a, b], products, .. } => vec![a, b, products],
+            Self::Correlation { pairs: [a, b], products, squares: [c, d] } => vec![a, b, products, c, d],
         }
     }
 }
@@ -203,16 +260,16 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     };
     let bounds = contribution_bounds(&options, table)?;
     check_keys(&question, table, &options)?;
-    let (summands, measures, derivations) = blocks(&question.aggregates)?;
+    let blocks = Blocks::of(&question.aggregates)?;
     let shape = Shape {
         question,
         unit: table.privacy_unit.clone(),
         unit_kind,
         neighbors: table.neighbors,
         bounds,
-        summands,
-        measures,
-        derivations,
+        summands: blocks.summands,
+        measures: blocks.measures,
+        derivations: blocks.derivations,
         public: table.public,
     };
     Ok((shape, options))
@@ -320,70 +377,6 @@ fn check_keys(question: &Question, table: &TablePolicy, options: &SqlOptions) ->
 }
 
 /// What is summed, what each block measures, and how each aggregate follows.
-type Blocks = (Vec<Summand>, Vec<Measure>, Vec<Derivation>);
-
-/// Which integers are measured for the aggregates, each once.
-fn blocks(aggregates: &[Aggregate]) -> Result<Blocks, Refusal> {
-    let mut summands: Vec<Summand> = Vec::new();
-    let mut measures: Vec<Measure> = Vec::new();
-    let mut indices = Vec::new();
-    for aggregate in aggregates {
-        // The mean of the same values counts them as well.
-        let counted = aggregate.argument.as_ref().and_then(|argument| argument.counted.as_ref());
-        let mean = aggregates.iter().find(|other| {
-            other.kind == AggregateKind::Mean && other.argument.as_ref().map(|argument| &argument.expr) == counted
-        });
-        let mean = mean.filter(|_| counted.is_some());
-        indices.push(summand(mean.unwrap_or(aggregate), &mut summands)?);
-    }
-    let has_mean = |summand: Option<usize>| {
-        aggregates.iter().zip(&indices).any(|(a, index)| a.kind == AggregateKind::Mean && *index == summand)
-    };
-    let mut block = |measure: Measure| {
-        measures.iter().position(|known| *known == measure).unwrap_or_else(|| {
-            measures.push(measure);
-            measures.len() - 1
-        })
-    };
-    let derivations = aggregates
-        .iter()
-        .zip(&indices)
-        .map(|(aggregate, index)| match (aggregate.kind, *index) {
-            (AggregateKind::CountUnits, _) => Derivation::Count(block(Measure::Units)),
-            (AggregateKind::Mean, Some(summand)) => Derivation::PairMean(block(Measure::Pair(summand))),
-            (AggregateKind::Sum, Some(summand)) if has_mean(Some(summand)) => {
-                Derivation::PairSum(block(Measure::Pair(summand)))
-            }
-            (AggregateKind::CountValues, Some(summand)) if has_mean(Some(summand)) => {
-                Derivation::PairCount(block(Measure::Pair(summand)))
-            }
-            (AggregateKind::CountValues, Some(summand)) => Derivation::Count(block(Measure::Sum(summand))),
-            (AggregateKind::Sum, Some(summand)) => Derivation::Sum(block(Measure::Sum(summand))),
-            (AggregateKind::CountRows, _)
-            | (AggregateKind::CountValues | AggregateKind::Sum | AggregateKind::Mean, None) => {
-                Derivation::Count(block(Measure::Rows))
-            }
-        })
-        .collect();
-    Ok((summands, measures, derivations))
-}
-
-/// The index of the summand of an aggregate.
-fn summand(aggregate: &Aggregate, summands: &mut Vec<Summand>) -> Result<Option<usize>, Refusal> {
-    let Some(argument) = &aggregate.argument else { return Ok(None) };
-    let ones = || ValueBounds::new(0.0, 1.0, dither_core::Lattice::UNIT);
-    let bounds = argument.bounds.or_else(ones).filter(|bounds| bounds.range() > 0).ok_or_else(|| {
-        Refusal::new(Code::MissingBounds, format!("the bounds of `{}` leave one value only", aggregate.name))
-            .hint("the lower bound must be below the upper one")
-    })?;
-    let wanted = Summand { expr: argument.expr.clone(), bounds };
-    if let Some(index) = summands.iter().position(|known| *known == wanted) {
-        return Ok(Some(index));
-    }
-    summands.push(wanted);
-    Ok(Some(summands.len() - 1))
-}
-
 impl Shape {
     /// Whether the question is about rows at all, and not about units alone.
     pub fn needs_rows(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Noisy integers to an answer with intervals, and whatever SQL asks to be done with it. All of it is post-processing.
 
 mod estimate;
+mod moments;
 mod outer;
 
 use datafusion::arrow::datatypes::DataType;
@@ -12,6 +13,7 @@ use crate::ir::{Domain, GroupKey};
 use crate::plan::{Measure, QueryPlan};
 
 pub use estimate::{CONFIDENCE, half_width};
+pub(crate) use moments::expected_error;
 
 /// Turns a noisy table into the answer of its question.
 ///

@@ -265,7 +265,7 @@ fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Sha
         let noise = Noise {
             column: output.name,
             kind: if output.mechanism == "Gaussian" { NoiseKind::Gaussian } else { NoiseKind::Laplace },
-            scale: (!output.noise_of_pair).then_some(output.noise_scale),
+            scale: output.noise_of.is_none().then_some(output.noise_scale),
             expected_error: output.expected_error,
         };
         question.then.iter().fold(noise, converted)

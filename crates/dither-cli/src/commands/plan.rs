@@ -49,7 +49,7 @@ pub fn explain(plan: &Explanation) -> String {
             column.bounds
         );
         let _ = writeln!(text, "  share           ε {}", number(column.epsilon));
-        let whose = if column.noise_of_pair { ", of each of the two sums that it follows from" } else { "" };
+        let whose = column.noise_of.map_or(String::new(), |what| format!(", of {what}"));
         let _ = writeln!(text, "  noise scale     {}{whose}", number(column.noise_scale));
         let unknown = column.expected_error.is_none();
         let error = match (column.expected_error, column.expected_error_percent) {

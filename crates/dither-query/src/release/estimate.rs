@@ -3,6 +3,7 @@
 use dither_core::{Estimate, ValueBounds};
 use dither_mechanisms::Noise;
 
+use super::moments::Moments;
 use crate::plan::{Derivation, QueryPlan};
 
 /// The probability that an interval covers the exact bounded answer.
@@ -53,10 +54,14 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
             pair(&bounds, bounds.lower() as f64, bounds.upper() as f64).map(|value| value * step)
         }
         Derivation::PairMean(_) => mean(&pair_bounds(plan, block), steps(0), steps(1), noise, confidence),
+        Derivation::Variance { .. }
+        | Derivation::Deviation { .. }
+        | Derivation::Covariance { .. }
+        | Derivation::Correlation { .. } => Moments::new(plan, row, confidence, derivation).estimate(derivation),
     }
 }
 
-fn step_of(plan: &QueryPlan, block: usize) -> f64 {
+pub(super) fn step_of(plan: &QueryPlan, block: usize) -> f64 {
     match plan.measures[block] {
         crate::plan::Measure::Sum(index) | crate::plan::Measure::Pair(index) => {
             plan.summands[index].bounds.lattice().step()
@@ -78,7 +83,7 @@ pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
 /// ((1 − p)·Y − p·X)/(A + B), all noisy. The interval solves this for p: first with the widest weights, which hold
 /// for every p since the noise is symmetric and log-concave (Proschan 1965), then with the widest weights among the
 /// p that are left.
-fn mean(bounds: &ValueBounds, a: f64, b: f64, noise: &Noise, confidence: f64) -> Estimate {
+pub(super) fn mean(bounds: &ValueBounds, a: f64, b: f64, noise: &Noise, confidence: f64) -> Estimate {
     let step = bounds.lattice().step();
     let real = |share: f64| (bounds.lower() as f64 + share * bounds.range() as f64) * step;
     let total = a + b;

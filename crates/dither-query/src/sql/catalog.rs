@@ -12,7 +12,11 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::{Code, Refusal};
@@ -20,7 +24,32 @@ use crate::policy::{Policy, TablePolicy};
 use crate::source::arrow_type;
 
 /// The aggregates, by their names in SQL.
-pub(super) const AGGREGATES: [&str; 4] = ["count", "sum", "avg", "mean"];
+pub(super) const AGGREGATES: [&str; 13] = [
+    "count",
+    "sum",
+    "avg",
+    "mean",
+    "var_pop",
+    "var_samp",
+    "variance",
+    "stddev_pop",
+    "stddev_samp",
+    "stddev",
+    "covar_pop",
+    "covar_samp",
+    "corr",
+];
+
+/// Those that are ours alone: their names, other names, and how many arguments they take.
+const STATISTICS: [(&str, &[&str], usize); 7] = [
+    ("var_pop", &[], 1),
+    ("var_samp", &["variance"], 1),
+    ("stddev_pop", &[], 1),
+    ("stddev_samp", &["stddev"], 1),
+    ("covar_pop", &[], 2),
+    ("covar_samp", &[], 2),
+    ("corr", &[], 2),
+];
 
 /// The row-local functions. Each is total once [`total`](super::total) has treated its arguments.
 pub(super) const SCALARS: [&str; 23] = [
@@ -78,7 +107,7 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_scalar_functions(scalars)
-        .with_aggregate_functions(vec![count_udaf(), sum_udaf(), avg_udaf()])
+        .with_aggregate_functions([count_udaf(), sum_udaf(), avg_udaf()].into_iter().chain(statistics()).collect())
         .with_expr_planners(SessionStateDefaults::default_expr_planners())
         .build();
     for (name, table) in &policy.tables {
@@ -116,6 +145,43 @@ impl ScalarUDFImpl for Clamp {
     }
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("clamp is rewritten before execution")
+    }
+}
+
+fn statistics() -> impl Iterator<Item = Arc<AggregateUDF>> {
+    STATISTICS.into_iter().map(|(name, aliases, arguments)| {
+        Arc::new(AggregateUDF::from(Statistic {
+            name,
+            aliases: aliases.iter().map(ToString::to_string).collect(),
+            // What the arguments are is for `lower` to say.
+            signature: Signature::any(arguments, Volatility::Immutable),
+        }))
+    })
+}
+
+/// The planner's view of an aggregate that is not run by the engine: it follows from integers that are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Statistic {
+    name: &'static str,
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for Statistic {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::Float64)
+    }
+    fn accumulator(&self, _: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
+        exec_err!("{} is measured, not run", self.name)
     }
 }
 

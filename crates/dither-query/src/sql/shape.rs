@@ -343,10 +343,15 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && name != "count" {
         return Err(unsupported("DISTINCT is answered for COUNT only", "leave DISTINCT out", span));
     }
-    let Some(FunctionArg::Named { name: option, arg, .. }) = list.args.get(1) else {
+    let Some(FunctionArg::Named { name: option, arg, .. }) = list.args.last() else {
         return Ok(());
     };
     let (option, at) = (option.value.to_ascii_lowercase(), option.span);
+    if ["covar_pop", "covar_samp", "corr"].contains(&name) {
+        return Err(Refusal::new(Code::Option, format!("`{name}` has two arguments, and bounds for one"))
+            .hint("declare `bounds` of both columns in the policy")
+            .at(place(at)));
+    }
     if option != "contribution_bounds_per_row" || list.args.len() != 2 {
         return Err(Refusal::new(Code::Option, format!("`{option}` is not an option of an aggregate"))
             .hint("contribution_bounds_per_row => (lower, upper)")
@@ -356,10 +361,10 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
         FunctionArgExpr::Expr(Expr::Tuple(pair)) if pair.len() == 2 => pair.clone(),
         _ => return Err(Refusal::new(Code::Option, "bounds are a pair (lower, upper)").at(place(at))),
     };
-    list.args.truncate(1);
+    list.args.pop();
     let mut clamped = vec![list.args.remove(0)];
     clamped.extend(bounds.into_iter().map(|bound| FunctionArg::Unnamed(FunctionArgExpr::Expr(bound))));
-    list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(Function {
+    let clamped = Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(CLAMP)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
@@ -372,6 +377,7 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
         null_treatment: None,
         over: None,
         within_group: Vec::new(),
-    }))));
+    });
+    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(clamped)));
     Ok(())
 }

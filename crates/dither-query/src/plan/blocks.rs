@@ -1,0 +1,192 @@
+//! Which integers are measured for the aggregates of a question, each once, and how the aggregates follow from them.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, cast, lit, when};
+use dither_core::{Lattice, ValueBounds};
+
+use super::{Derivation, Measure};
+use crate::bound::{Summand, on_lattice};
+use crate::error::{Code, Refusal};
+use crate::ir::{Aggregate, AggregateKind, Argument};
+
+/// What is measured for a list of aggregates.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// What is summed.
+    pub summands: Vec<Summand>,
+    /// What each block measures.
+    pub measures: Vec<Measure>,
+    /// How each aggregate follows.
+    pub derivations: Vec<Derivation>,
+}
+
+/// What one aggregate needs, by the indices of summands.
+enum Needs {
+    Rows,
+    Units,
+    /// The sum of a summand, which may follow from its pair.
+    Sum(usize),
+    /// The number of values, which may follow from the pair of the values.
+    Count(usize),
+    Mean(usize),
+    Variance(usize),
+    Covariance([usize; 2]),
+}
+
+impl Blocks {
+    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values.
+    pub fn of(aggregates: &[Aggregate]) -> Result<Self, Refusal> {
+        let mut blocks = Self::default();
+        let needs = aggregates.iter().map(|one| blocks.needs(one, aggregates)).collect::<Result<Vec<_>, _>>()?;
+        let paired = |index: usize| {
+            needs.iter().any(|needs| match needs {
+                Needs::Mean(pair) | Needs::Variance(pair) => *pair == index,
+                Needs::Covariance(pairs) => pairs.contains(&index),
+                Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) => false,
+            })
+        };
+        for (aggregate, needs) in aggregates.iter().zip(&needs) {
+            let derivation = match *needs {
+                Needs::Units => Derivation::Count(blocks.measure(Measure::Units)),
+                Needs::Rows => Derivation::Count(blocks.measure(Measure::Rows)),
+                Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(Measure::Pair(sum))),
+                Needs::Sum(sum) => Derivation::Sum(blocks.measure(Measure::Sum(sum))),
+                Needs::Count(values) if paired(values) => Derivation::PairCount(blocks.measure(Measure::Pair(values))),
+                Needs::Count(ones) => Derivation::Count(blocks.measure(Measure::Sum(ones))),
+                Needs::Mean(pair) => Derivation::PairMean(blocks.measure(Measure::Pair(pair))),
+                Needs::Variance(values) => {
+                    let (pair, squares) = (blocks.measure(Measure::Pair(values)), blocks.products([values; 2])?);
+                    match aggregate.kind {
+                        AggregateKind::Deviation(over) => Derivation::Deviation { pair, squares, over },
+                        AggregateKind::Variance(over) => Derivation::Variance { pair, squares, over },
+                        _ => Derivation::PairMean(pair),
+                    }
+                }
+                Needs::Covariance([x, y]) => {
+                    let pairs = [x, y].map(|values| blocks.measure(Measure::Pair(values)));
+                    let products = blocks.products([x, y])?;
+                    match aggregate.kind {
+                        AggregateKind::Covariance(over) => Derivation::Covariance { pairs, products, over },
+                        _ => {
+                            let squares = [blocks.products([x; 2])?, blocks.products([y; 2])?];
+                            Derivation::Correlation { pairs, products, squares }
+                        }
+                    }
+                }
+            };
+            blocks.derivations.push(derivation);
+        }
+        Ok(blocks)
+    }
+
+    fn needs(&mut self, aggregate: &Aggregate, all: &[Aggregate]) -> Result<Needs, Refusal> {
+        let Some(argument) = &aggregate.argument else {
+            return Ok(if aggregate.kind == AggregateKind::CountUnits { Needs::Units } else { Needs::Rows });
+        };
+        Ok(match (aggregate.kind, &aggregate.second) {
+            (AggregateKind::Covariance(_) | AggregateKind::Correlation, Some(second)) => {
+                Needs::Covariance(self.both(argument, second, &aggregate.name)?)
+            }
+            (AggregateKind::CountUnits, _) => Needs::Units,
+            (AggregateKind::CountRows, _) => Needs::Rows,
+            (AggregateKind::CountValues, _) => {
+                // What has a pair counts its values as well.
+                let with_pair = all.iter().find(|other| {
+                    use AggregateKind::{Deviation, Mean, Variance};
+                    matches!(other.kind, Mean | Variance(_) | Deviation(_))
+                        && argument.counted.is_some()
+                        && other.argument.as_ref().map(|argument| &argument.expr) == argument.counted.as_ref()
+                });
+                let counted = with_pair.and_then(|other| other.argument.as_ref()).unwrap_or(argument);
+                Needs::Count(self.summand(counted, &aggregate.name)?)
+            }
+            (AggregateKind::Sum, _) => Needs::Sum(self.summand(argument, &aggregate.name)?),
+            (AggregateKind::Mean, _) => Needs::Mean(self.summand(argument, &aggregate.name)?),
+            (
+                AggregateKind::Variance(_)
+                | AggregateKind::Deviation(_)
+                | AggregateKind::Covariance(_)
+                | AggregateKind::Correlation,
+                _,
+            ) => Needs::Variance(self.summand(argument, &aggregate.name)?),
+        })
+    }
+
+    /// The index of the block that measures this.
+    fn measure(&mut self, measure: Measure) -> usize {
+        self.measures.iter().position(|known| *known == measure).unwrap_or_else(|| {
+            self.measures.push(measure);
+            self.measures.len() - 1
+        })
+    }
+
+    /// The index of a summand.
+    fn add(&mut self, wanted: Summand) -> usize {
+        self.summands.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.summands.push(wanted);
+            self.summands.len() - 1
+        })
+    }
+
+    /// The summand of an argument; ones where values are only counted.
+    fn summand(&mut self, argument: &Argument, name: &str) -> Result<usize, Refusal> {
+        Ok(self.add(Summand { expr: argument.expr.clone(), bounds: bounds(argument, name)? }))
+    }
+
+    /// Two arguments, each where both are present.
+    fn both(&mut self, one: &Argument, other: &Argument, name: &str) -> Result<[usize; 2], Refusal> {
+        let (a, b) = (bounds(one, name)?, bounds(other, name)?);
+        let where_present = |expr: &Expr, expr_bounds: &ValueBounds, other: &Expr, other_bounds: &ValueBounds| {
+            let present = on_lattice(other, other_bounds).map_err(|error| unplanned(&error))?.is_not_null();
+            let expr = when(present, expr.clone()).end().map_err(|error| unplanned(&error))?;
+            Ok::<_, Refusal>(Summand { expr, bounds: *expr_bounds })
+        };
+        let x = where_present(&one.expr, &a, &other.expr, &b)?;
+        let y = where_present(&other.expr, &b, &one.expr, &a)?;
+        Ok([self.add(x), self.add(y)])
+    }
+
+    /// The block of Σ(x − m)(y − n) for two summands with the middles m and n of their bounds; Σ(x − m)² for the same.
+    ///
+    /// Each factor is taken on its lattice, clamped and centred: |x − m| is at most half a range.
+    fn products(&mut self, [x, y]: [usize; 2]) -> Result<usize, Refusal> {
+        let (a, b) = (&self.summands[x], &self.summands[y]);
+        let expr = centred(a)? * centred(b)?;
+        let steps = a.bounds.range() as f64 * b.bounds.range() as f64;
+        // In the product of both half steps, of which no product needs more than 2^106, on at most 2^40 points.
+        let coarser = (steps.log2().ceil() - LARGEST).max(0.0).exp2();
+        let unit = a.bounds.lattice().step() / 2.0 * (b.bounds.lattice().step() / 2.0);
+        let lattice = Lattice::new(unit * coarser);
+        let lower = if x == y { 0.0 } else { -steps * unit };
+        let bounds = lattice.and_then(|lattice| ValueBounds::new(lower, steps * unit, lattice)).ok_or_else(|| {
+            Refusal::new(Code::Range, "the bounds are too wide for products").hint("declare narrower bounds")
+        })?;
+        let summand = self.add(Summand { expr, bounds });
+        Ok(self.measure(Measure::Sum(summand)))
+    }
+}
+
+/// Products lie on a lattice of at most 2^40 points on either side: the squares of 2^20 points are exact.
+const LARGEST: f64 = 40.0;
+
+/// The bounds of an argument; 0 and 1 where values are only counted.
+fn bounds(argument: &Argument, name: &str) -> Result<ValueBounds, Refusal> {
+    let ones = || ValueBounds::new(0.0, 1.0, Lattice::UNIT);
+    argument.bounds.or_else(ones).filter(|bounds| bounds.range() > 0).ok_or_else(|| {
+        Refusal::new(Code::MissingBounds, format!("the bounds of `{name}` leave one value only"))
+            .hint("the lower bound must be below the upper one")
+    })
+}
+
+/// The values of a summand, on its lattice and within its bounds, less the middle of the bounds; NULL where absent.
+fn centred(summand: &Summand) -> Result<Expr, Refusal> {
+    let bounds = &summand.bounds;
+    let steps = on_lattice(&summand.expr, bounds).map_err(|error| unplanned(&error))?;
+    // Twice the distance from the middle is a whole number of steps; floats hold it exactly below 2^53.
+    let twice = cast(steps, DataType::Float64) * lit(2.0) - lit(bounds.lower() as f64 + bounds.upper() as f64);
+    Ok(twice * lit(bounds.lattice().step() / 2.0))
+}
+
+fn unplanned(error: &datafusion::common::DataFusionError) -> Refusal {
+    Refusal::new(Code::Type, error.strip_backtrace())
+}
