@@ -5,6 +5,9 @@
 //!                            ─▶ at most L0 groups per unit ─▶ per group: units, counts and sums
 //! ```
 //!
+//! Quantiles need the values themselves: how many of the kept rows of a group lie on which point of a grid. That is a
+//! second plan over the same table, which keeps the same rows and groups and counts them by value.
+//!
 //! Which rows and groups of a unit are kept is decided by a hash of their contents under a secret that is drawn for
 //! the request: not by row order, so that one unit's rows cannot change which rows of another are kept, and not
 //! predictably, so that nobody can arrange to be kept.
@@ -23,7 +26,7 @@ use datafusion::functions::math::expr_fn::{floor, isnan};
 use datafusion::functions::string::expr_fn::{btrim, concat, lower};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_aggregate::expr_fn::{count, sum};
-use datafusion::functions_window::expr_fn::row_number;
+use datafusion::functions_window::expr_fn::{dense_rank, row_number};
 use datafusion::logical_expr::{
     Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableSource, cast, lit, try_cast, when,
 };
@@ -42,12 +45,26 @@ pub struct Summand {
     pub bounds: ValueBounds,
 }
 
+/// What a histogram counts for each group: how many of the kept rows have which value. NULL is not counted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram {
+    /// The row-local expression.
+    pub expr: Expr,
+    /// The type of its values.
+    pub kind: DataType,
+}
+
 /// The names of the columns of the result; keys are `k0`, `k1`, …
 pub(crate) const UNITS: &str = "units";
 /// The number of rows kept.
 pub(crate) const ROWS: &str = "rows";
+/// A value of a histogram, and the number of kept rows that have it.
+pub(crate) const POINT: &str = "point";
+/// How many rows have the value.
+pub(crate) const COUNT: &str = "count";
 const UNIT: &str = "unit";
 const RANK: &str = "rank";
+const GROUP_RANK: &str = "group_rank";
 
 pub(crate) fn key_name(index: usize) -> String {
     format!("k{index}")
@@ -77,6 +94,8 @@ pub struct Bounding<'a> {
     pub bounds: ContributionBounds,
     /// What is summed.
     pub summands: &'a [Summand],
+    /// What is counted by value.
+    pub histograms: &'a [Histogram],
     /// Whether rows are counted or summed at all; counting units needs no choice of rows.
     pub needs_rows: bool,
     /// The secret of the request, as text.
@@ -101,6 +120,25 @@ impl Bounding<'_> {
                 groups.aggregate(self.keys(), self.group_aggregates())?.build()
             }
         }
+    }
+
+    /// Builds the plan of one histogram over a table: keys, value, number of rows. It keeps the rows that the other plan
+    /// keeps, since both choose by the same hashes of the same contents.
+    ///
+    /// # Errors
+    /// As for [`Bounding::plan`].
+    ///
+    /// # Privacy
+    /// One unit moves the counts of at most L0 groups, and in each of them by at most R together.
+    pub fn histogram(&self, index: usize, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
+        let rows = self.rows(source)?;
+        let kept = match self.unit {
+            PrivacyUnit::Row => rows,
+            PrivacyUnit::Column(_) => self.rows_in_bounded_groups(self.bounded_rows(rows)?)?,
+        };
+        let value = column(format!("h{index}"));
+        let by = [self.keys(), vec![value.clone().alias(POINT)]].concat();
+        kept.filter(value.is_not_null())?.aggregate(by, vec![count(lit(1_i64)).alias(COUNT)])?.build()
     }
 
     fn keys(&self) -> Vec<Expr> {
@@ -134,6 +172,9 @@ impl Bounding<'_> {
         for (index, summand) in self.summands.iter().enumerate() {
             columns.push(on_lattice(&summand.expr, &summand.bounds)?.alias(format!("v{index}")));
         }
+        for (index, histogram) in self.histograms.iter().enumerate() {
+            columns.push(wide(histogram.expr.clone(), &histogram.kind).alias(format!("h{index}")));
+        }
         let mut plan = plan.project(if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns })?;
         for (index, key) in self.question.keys.iter().enumerate() {
             if let Domain::Public(keys) = &key.domain {
@@ -149,10 +190,15 @@ impl Bounding<'_> {
         if !self.needs_rows {
             return rows.aggregate(self.unit_and_keys(), vec![count(lit(1_i64)).alias(ROWS)]);
         }
+        self.bounded_rows(rows)?.aggregate(self.unit_and_keys(), self.row_aggregates())
+    }
+
+    /// At most R rows of each unit in each group.
+    fn bounded_rows(&self, rows: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
         let values = (0..self.summands.len()).map(|index| column(format!("v{index}")));
-        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values))?;
-        let limit = self.bounds.max_rows_per_group.get();
-        ranked(rows, self.unit_and_keys(), order, limit)?.aggregate(self.unit_and_keys(), self.row_aggregates())
+        let points = (0..self.histograms.len()).map(|index| column(format!("h{index}")));
+        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values).chain(points))?;
+        ranked(rows, self.unit_and_keys(), order, self.bounds.max_rows_per_group.get())
     }
 
     fn row_aggregates(&self) -> Vec<Expr> {
@@ -168,12 +214,27 @@ impl Bounding<'_> {
 
     /// At most L0 groups of each unit, unless there are no more than that anyway.
     fn bounded_groups(&self, groups: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
-        let limit = self.bounds.max_groups_per_unit.get();
-        if self.question.public_groups().is_some_and(|count| count <= u64::from(limit)) {
+        if self.all_groups_fit() {
             return Ok(groups);
         }
         let order = self.keyed_hash("group", self.unit_and_keys())?;
-        ranked(groups, vec![column(UNIT)], order, limit)
+        ranked(groups, vec![column(UNIT)], order, self.bounds.max_groups_per_unit.get())
+    }
+
+    /// The rows of at most L0 groups of each unit: the same groups.
+    fn rows_in_bounded_groups(&self, rows: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
+        if self.all_groups_fit() {
+            return Ok(rows);
+        }
+        let order = self.keyed_hash("group", self.unit_and_keys())?.sort(true, false);
+        let rank = dense_rank().partition_by(vec![column(UNIT)]).order_by(vec![order]).build()?;
+        let limit = u64::from(self.bounds.max_groups_per_unit.get());
+        rows.window(vec![rank.alias(GROUP_RANK)])?.filter(column(GROUP_RANK).lt_eq(lit(limit)))
+    }
+
+    fn all_groups_fit(&self) -> bool {
+        let limit = u64::from(self.bounds.max_groups_per_unit.get());
+        self.question.public_groups().is_some_and(|count| count <= limit)
     }
 
     fn group_aggregates(&self) -> Vec<Expr> {

@@ -11,7 +11,7 @@ use datafusion::arrow::array::{Float64Array, Int64Array, RecordBatch, StringArra
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use dither_core::{ContributionBounds, Key};
-use dither_mechanisms::{ExactTable, KeyRule, Noise};
+use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule, Noise};
 use sha2::{Digest, Sha256};
 
 use crate::engine::{LocalEngine, exact};
@@ -148,6 +148,11 @@ fn question(random: &mut Random, row_unit: bool) -> String {
         "STDDEV(y)",
         "COVAR_SAMP(x, y)",
         "CORR(y, x)",
+        "MEDIAN(x)",
+        "PERCENTILE_CONT(x, 0.9)",
+        "MIN(y)",
+        "MAX(x * 2)",
+        "PERCENTILE_CONT(h, 0.2, contribution_bounds_per_row => (0, 2)) FILTER (WHERE x > 0)",
     ];
     let mut chosen = BTreeSet::new();
     for _ in 0..=random.below(3) {
@@ -179,21 +184,39 @@ async fn integers(plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTab
     exact(plan, provider(rows, partitions), "secret", engine).await.unwrap_or_else(|error| panic!("{:?}", error.0))
 }
 
-/// By how much two exact tables differ in each block: the l1 norm and the squared l2 norm, and in how many keys.
-fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> (Vec<(u128, u128)>, u128) {
+/// By how much two exact tables differ.
+struct Distance {
+    /// In each block: the l1 norm and the squared l2 norm.
+    blocks: Vec<(u128, u128)>,
+    /// In each histogram: the most rows of one group, and the number of groups.
+    histograms: Vec<(u64, u64)>,
+    /// In how many keys.
+    keys: u128,
+}
+
+fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> Distance {
     let width: usize = plan.measures.iter().map(Measure::width).sum();
-    let index = |table: &ExactTable| -> BTreeMap<String, (Vec<i128>, i64)> {
-        let rows = table.rows.iter();
-        rows.map(|row| (serde_json::to_string(&row.key).unwrap(), (row.values.clone(), row.units))).collect()
+    let index = |table: &ExactTable| -> BTreeMap<String, ExactRow> {
+        table.rows.iter().map(|row| (serde_json::to_string(&row.key).unwrap(), row.clone())).collect()
     };
     let (one, two) = (index(one), index(two));
     let keys: BTreeSet<&String> = one.keys().chain(two.keys()).collect();
-    let absent = (vec![0; width], 0);
+    let histograms = vec![Histogram::new(); plan.ranks.len()];
+    let absent = ExactRow { key: Vec::new(), values: vec![0; width], units: 0, histograms };
     let mut blocks = vec![(0, 0); plan.measures.len()];
+    let mut moved = vec![(0, 0); plan.ranks.len()];
     let mut changed = 0;
     for key in keys {
-        let ((a, units_a), (b, units_b)) = (one.get(key).unwrap_or(&absent), two.get(key).unwrap_or(&absent));
-        changed += u128::from(units_a.abs_diff(*units_b));
+        let (one, two) = (one.get(key).unwrap_or(&absent), two.get(key).unwrap_or(&absent));
+        let (a, b) = (&one.values, &two.values);
+        changed += u128::from(one.units.abs_diff(two.units));
+        for (moved, (a, b)) in moved.iter_mut().zip(one.histograms.iter().zip(&two.histograms)) {
+            let count =
+                |histogram: &Histogram, point| histogram.iter().find(|(p, _)| *p == point).map_or(0, |(_, n)| *n);
+            let points: BTreeSet<u32> = a.iter().chain(b).map(|(point, _)| *point).collect();
+            let rows: u64 = points.into_iter().map(|point| count(a, point).abs_diff(count(b, point))).sum();
+            *moved = (moved.0.max(rows), moved.1 + u64::from(rows > 0));
+        }
         let mut column = 0;
         for (block, measure) in plan.measures.iter().enumerate() {
             for _ in 0..measure.width() {
@@ -204,12 +227,21 @@ fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> (Vec<(u128,
             }
         }
     }
-    (blocks, changed)
+    Distance { blocks, histograms: moved, keys: changed }
 }
 
 /// Whether two tables differ by more than the plan claims.
 fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
-    let (blocks, changed) = distance(plan, one, two);
+    let Distance { blocks, histograms, keys: changed } = distance(plan, one, two);
+    let bounds = plan.effective_bounds();
+    let off = plan.mechanism.quantiles.iter().zip(histograms).any(|(quantiles, (rows, groups))| {
+        assert_eq!(
+            quantiles.rows(),
+            u64::from(bounds.max_rows_per_group.get()),
+            "the choice reads the bounds of the plan"
+        );
+        rows > quantiles.rows() || groups > u64::from(bounds.max_groups_per_unit.get())
+    });
     let over = plan.measures.iter().zip(&plan.mechanism.blocks).zip(blocks).any(|((measure, block), (l1, l2))| {
         let (claimed, euclid) = plan.sensitivity(measure).unwrap();
         let Noise::Laplace(laplace) = block.noise else { panic!("Laplace was asked for") };
@@ -220,7 +252,7 @@ fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
         KeyRule::Public => false,
         KeyRule::Threshold(rule) => changed > u128::from(rule.max_groups_per_unit().get()),
     };
-    over || keys
+    over || off || keys
 }
 
 /// The same integers by loops over a map.
@@ -316,14 +348,20 @@ async fn compare_pairs(wanted: u64, seed: u64) -> u64 {
 async fn the_comparison_catches_a_bound_that_is_not_enforced() {
     let mut random = Random(7);
     let policy = policy("{ column = \"u\" }", 1, 1);
-    let sql = "SELECT free, COUNT(*), AVG(x) FROM t GROUP BY free";
-    let honest = plan(sql, &policy).await;
+    for sql in ["SELECT free, COUNT(*), AVG(x) FROM t GROUP BY free", "SELECT h, MEDIAN(x) FROM t GROUP BY h"] {
+        assert_eq!(caught(&policy, sql, &mut random).await, (true, false), "{sql}");
+    }
+}
+
+/// Whether two rows and groups where one is charged for are caught, and whether honest ones are.
+async fn caught(policy: &Policy, sql: &str, random: &mut Random) -> (bool, bool) {
+    let honest = plan(sql, policy).await;
     let mut mutant = honest.clone();
     let two = std::num::NonZeroU32::new(2).unwrap();
     mutant.shape.bounds = ContributionBounds { max_groups_per_unit: two, max_rows_per_group: two };
     let mut caught = (false, false);
     for _ in 0..50 {
-        let table = rows(&mut random);
+        let table = rows(random);
         let without: Vec<Row> = table.iter().filter(|row| row.unit != Some(0)).cloned().collect();
         let (whole, less) = (integers(&mutant, &table, 1).await, integers(&mutant, &without, 1).await);
         // The mutant enforces 2 where the honest plan charges for 1.
@@ -331,7 +369,7 @@ async fn the_comparison_catches_a_bound_that_is_not_enforced() {
         let (whole, less) = (integers(&honest, &table, 1).await, integers(&honest, &without, 1).await);
         caught.1 |= violates(&honest, &whole, &less);
     }
-    assert_eq!(caught, (true, false));
+    caught
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -355,6 +393,23 @@ async fn the_portable_plan_gives_the_integers_of_the_naive_reference() {
                 Some(key) => Some(key.to_string()),
             };
             assert_eq!(row.values[0], expected.get(&name).copied().unwrap_or(0), "round {round}: {sql} {name:?}");
+        }
+    }
+}
+
+/// A histogram holds the rows whose values are summed beside it, though another plan chooses them.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_plans_keep_the_same_rows() {
+    let mut random = Random(17);
+    for round in 0..100 {
+        let policy = policy("{ column = \"u\" }", 1 + random.below(3) as u32, 1 + random.below(3) as u32);
+        let key = random.of(&["g", "h", "free"]);
+        let sql = format!("SELECT {key}, SUM(x), COUNT(y), MEDIAN(x), MAX(y), MIN(x) FROM t GROUP BY {key}");
+        let plan = plan(&sql, &policy).await;
+        for row in integers(&plan, &rows(&mut random), 2).await.rows {
+            let sum: i128 = row.histograms[0].iter().map(|&(point, n)| (i128::from(point) - 3) * i128::from(n)).sum();
+            let count: i128 = row.histograms[1].iter().map(|&(_, n)| i128::from(n)).sum();
+            assert_eq!([sum, count], row.values[..], "round {round}: {sql}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Engines run the portable plan. What they return is checked, turned into exact integers, and sealed.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
-use dither_mechanisms::{ExactRow, ExactTable};
+use dither_mechanisms::{ExactRow, ExactTable, Histogram};
 use dither_noise::Secret;
 
-use crate::bound::{Bounding, ROWS, UNITS, count_name, key_name, sum_name};
+use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, sum_name};
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
-use crate::plan::{Measure, QueryPlan};
+use crate::plan::{Measure, QueryPlan, Ranks};
 use crate::policy::TablePolicy;
 use crate::rehearsal;
 use crate::source::Table;
@@ -159,29 +160,70 @@ pub(crate) async fn exact(
         unit_kind: &plan.unit_kind,
         bounds: plan.bounds,
         summands: &plan.summands,
+        histograms: &plan.histograms,
         needs_rows: plan.needs_rows(),
         secret,
     };
-    let portable = bounding.plan(provider_as_source(table))?;
-    let batches = engine.run(portable).await?;
+    let source = || provider_as_source(Arc::clone(&table));
+    let batches = engine.run(bounding.plan(source())?).await?;
+    let mut counted = Vec::new();
+    for index in 0..plan.histograms.len() {
+        counted.push(by_value(plan, &engine.run(bounding.histogram(index, source())?).await?)?);
+    }
     let mut groups = Vec::new();
     for batch in &batches {
         for row in 0..batch.num_rows() {
-            groups.push(group(plan, batch, row)?);
+            groups.push(group(plan, batch, row, &counted)?);
         }
     }
     keyed(plan, groups)
 }
 
-/// One group of the portable result: its key and the exact integers that the blocks of the mechanism measure.
-fn group(plan: &QueryPlan, batch: &RecordBatch, row: usize) -> Result<ExactRow, EngineError> {
-    let key = (0..plan.question.keys.len())
+/// The values of one histogram and how many rows have each, by the name of the key.
+type ByValue = HashMap<String, Vec<(i128, u64)>>;
+
+/// Reads the result of the plan of a histogram.
+fn by_value(plan: &QueryPlan, batches: &[RecordBatch]) -> Result<ByValue, EngineError> {
+    let mut groups = ByValue::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let count = u64::try_from(integer(batch, COUNT, row)?).map_err(|_| failed("a count overflows"))?;
+            groups.entry(name_of(&key(plan, batch, row)?)).or_default().push((integer(batch, POINT, row)?, count));
+        }
+    }
+    Ok(groups)
+}
+
+/// The histogram of a group on the grid of its quantiles, in their order.
+fn on_grid(plan: &QueryPlan, counted: &[ByValue], name: &str) -> Result<Vec<Histogram>, EngineError> {
+    let one = |ranks: &Ranks| {
+        let values = counted[ranks.histogram].get(name).map_or(&[][..], Vec::as_slice);
+        let point = |&(value, count): &(i128, u64)| {
+            let point = u32::try_from(value - i128::from(ranks.grid.lower()));
+            Ok((point.map_err(|_| failed("a value is off its grid"))?, count))
+        };
+        let mut histogram = values.iter().map(point).collect::<Result<Histogram, EngineError>>()?;
+        histogram.sort_unstable();
+        Ok(histogram)
+    };
+    plan.ranks.iter().map(one).collect()
+}
+
+/// The key of a row of a result.
+fn key(plan: &QueryPlan, batch: &RecordBatch, row: usize) -> Result<Vec<Key>, EngineError> {
+    (0..plan.question.keys.len())
         .map(|index| {
             let column = batch.column_by_name(&key_name(index)).ok_or_else(|| failed("a key column is missing"))?;
             // No key has another type, and if one had, that must not show.
             Ok(key_of(&ScalarValue::try_from_array(column, row)?).unwrap_or(Key::Null))
         })
-        .collect::<Result<Vec<_>, EngineError>>()?;
+        .collect()
+}
+
+/// One group of the portable result: its key and the exact integers that the blocks of the mechanism measure.
+fn group(plan: &QueryPlan, batch: &RecordBatch, row: usize, counted: &[ByValue]) -> Result<ExactRow, EngineError> {
+    let key = key(plan, batch, row)?;
+    let name = name_of(&key);
     let units = integer(batch, UNITS, row)?;
     let mut values = Vec::new();
     for measure in &plan.measures {
@@ -198,7 +240,8 @@ fn group(plan: &QueryPlan, batch: &RecordBatch, row: usize) -> Result<ExactRow, 
             }
         }
     }
-    Ok(ExactRow { key, values, units: i64::try_from(units).map_err(|_| failed("a count overflows"))? })
+    let units = i64::try_from(units).map_err(|_| failed("a count overflows"))?;
+    Ok(ExactRow { key, values, units, histograms: on_grid(plan, counted, &name)? })
 }
 
 /// An exact integer of the result; NULL, the sum of nothing, is zero.
@@ -224,13 +267,14 @@ fn keyed(plan: &QueryPlan, groups: Vec<ExactRow>) -> Result<ExactTable, EngineEr
         rows.sort_by(|a, b| compare_keys(&a.key, &b.key));
         return Ok(ExactTable { rows });
     };
-    let mut found: std::collections::HashMap<String, ExactRow> =
-        groups.into_iter().map(|row| (name_of(&row.key), row)).collect();
+    let mut found: HashMap<String, ExactRow> = groups.into_iter().map(|row| (name_of(&row.key), row)).collect();
     let width: usize = plan.measures.iter().map(Measure::width).sum();
     let rows = product(&lists)
         .map(|key| match found.remove(&name_of(&key)) {
             Some(row) => row,
-            None => ExactRow { key, values: vec![0; width], units: 0 },
+            None => {
+                ExactRow { key, values: vec![0; width], units: 0, histograms: vec![Histogram::new(); plan.ranks.len()] }
+            }
         })
         .collect();
     Ok(ExactTable { rows })

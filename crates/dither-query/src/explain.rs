@@ -4,7 +4,7 @@ mod target;
 
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent};
-use dither_mechanisms::{KeyRule, Noise};
+use dither_mechanisms::{Fraction, KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
@@ -21,9 +21,10 @@ pub struct ExplainedOutput {
     pub name: String,
     /// What is measured, as in `AVG(time_in_hospital)`.
     pub measures: String,
-    /// The noise: `Laplace` or `Gaussian`.
+    /// The noise, `Laplace` or `Gaussian`, or `exponential` for a choice by the exponential mechanism.
     pub mechanism: &'static str,
-    /// How far one unit can move the measured numbers together, in the units of the data, in the l1 norm.
+    /// How far one unit can move the measured numbers together, in the units of the data, in the l1 norm; for a quantile,
+    /// how many rows it can move.
     pub l1_sensitivity: f64,
     /// The same in the l2 norm.
     pub l2_sensitivity: f64,
@@ -41,8 +42,20 @@ pub struct ExplainedOutput {
     pub expected_error: Option<f64>,
     /// The same in percent of the declared magnitude.
     pub expected_error_percent: Option<f64>,
+    /// For a quantile: by how many rows its rank will be off at most, 95 times in 100.
+    pub rank_error: Option<f64>,
     /// What the expectation assumes.
     pub assumption: Option<String>,
+}
+
+/// What an aggregate is measured with, in its units.
+struct Described {
+    mechanism: &'static str,
+    l1: f64,
+    l2: f64,
+    nanos: u64,
+    scale: f64,
+    of: Option<&'static str>,
 }
 
 /// The explanation of a plan.
@@ -143,34 +156,69 @@ impl QueryPlan {
         let outputs = self.question.aggregates.iter().zip(&self.derivations).zip(names);
         outputs
             .map(|((aggregate, derivation), name)| {
-                let index = derivation.block();
-                let noise = &self.mechanism.blocks[index].noise;
-                let step = self.step(index);
-                let sensitivity = self.sensitivity(&self.measures[index]);
-                let mechanism = match noise {
-                    Noise::Laplace(_) => "Laplace",
-                    Noise::Gaussian(_) => "Gaussian",
-                };
-                let (noise_scale, noise_of) = self.noise_scale(*derivation);
-                let nanos: u64 = derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum();
+                let noise = self.described(*derivation);
                 let expected = self.expected_error(*derivation);
                 let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
                 ExplainedOutput {
                     name,
                     measures: readable(&aggregate.name),
-                    mechanism,
-                    l1_sensitivity: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
-                    l2_sensitivity: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
+                    mechanism: noise.mechanism,
+                    l1_sensitivity: noise.l1,
+                    l2_sensitivity: noise.l2,
                     bounds: self.bounds_in_words(aggregate.argument.iter().chain(&aggregate.second)),
-                    epsilon: nanos as f64 / Epsilon::NANOS as f64,
-                    noise_scale,
-                    noise_of,
+                    epsilon: noise.nanos as f64 / Epsilon::NANOS as f64,
+                    noise_scale: noise.scale,
+                    noise_of: noise.of,
                     expected_error: expected,
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
+                    rank_error: self.rank_error(*derivation),
                     assumption: self.assumption(*derivation),
                 }
             })
             .collect()
+    }
+
+    /// What an aggregate is measured with.
+    fn described(&self, derivation: Derivation) -> Described {
+        let Some(index) = derivation.block() else {
+            return self.described_choice(derivation);
+        };
+        let step = self.step(index);
+        let sensitivity = self.sensitivity(&self.measures[index]);
+        let (scale, of) = self.noise_scale(derivation, index);
+        Described {
+            mechanism: match &self.mechanism.blocks[index].noise {
+                Noise::Laplace(_) => "Laplace",
+                Noise::Gaussian(_) => "Gaussian",
+            },
+            l1: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
+            l2: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
+            nanos: derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum(),
+            scale,
+            of,
+        }
+    }
+
+    fn described_choice(&self, derivation: Derivation) -> Described {
+        let Derivation::Quantile { ranks, fraction } = derivation else {
+            let unknown = f64::INFINITY;
+            return Described { mechanism: "", l1: unknown, l2: unknown, nanos: 0, scale: unknown, of: None };
+        };
+        let quantiles = &self.mechanism.quantiles[ranks];
+        let groups = f64::from(self.effective_bounds().max_groups_per_unit.get());
+        Described {
+            mechanism: "exponential",
+            l1: quantiles.rows() as f64 * groups,
+            l2: quantiles.rows() as f64 * groups.sqrt(),
+            nanos: self.shares[self.measures.len() + ranks].nanos(),
+            scale: quantiles.rank_scale(fraction),
+            of: Some("the rank, in rows"),
+        }
+    }
+
+    fn rank_error(&self, derivation: Derivation) -> Option<f64> {
+        let Derivation::Quantile { ranks, fraction } = derivation else { return None };
+        self.mechanism.quantiles[ranks].rank_error(fraction, CONFIDENCE)
     }
 
     fn bounds_in_words<'a>(&self, arguments: impl Iterator<Item = &'a Argument>) -> String {
@@ -209,8 +257,7 @@ impl QueryPlan {
 
     /// The scale of the noise of a value in its own unit, or that of a sum behind it, and which sum that is.
     /// A weighted sum of two Gaussian numbers is one again; of two Laplace numbers it is not, nor is a ratio.
-    fn noise_scale(&self, derivation: Derivation) -> (f64, Option<&'static str>) {
-        let block = derivation.block();
+    fn noise_scale(&self, derivation: Derivation, block: usize) -> (f64, Option<&'static str>) {
         let step = self.step(block);
         let scale = match &self.mechanism.blocks[block].noise {
             Noise::Laplace(laplace) => laplace.scale().as_f64(),
@@ -233,7 +280,7 @@ impl QueryPlan {
 
     /// What a count or a sum adds up from the two sums of a pair, in steps.
     fn pair_weights(&self, derivation: Derivation) -> Option<[f64; 2]> {
-        let Measure::Pair(index) = self.measures[derivation.block()] else { return None };
+        let Measure::Pair(index) = self.measures[derivation.block()?] else { return None };
         let bounds = self.summands[index].bounds;
         let range = bounds.range() as f64;
         match derivation {
@@ -245,7 +292,7 @@ impl QueryPlan {
 
     /// How far a released value will be from the exact bounded one, 95 times in 100, in the units of the data.
     pub fn expected_error(&self, derivation: Derivation) -> Option<f64> {
-        let block = derivation.block();
+        let block = derivation.block()?;
         let noise = &self.mechanism.blocks[block].noise;
         let step = self.step(block);
         let pair = || match self.measures[block] {
@@ -268,6 +315,7 @@ impl QueryPlan {
                 let share = self.typical_share(pair).unwrap_or(1.0);
                 release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
             }
+            Derivation::Quantile { .. } => return None,
             Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
                 release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
             }
@@ -277,7 +325,8 @@ impl QueryPlan {
     /// Where between its bounds a typical value lies, if the policy says so.
     fn typical_share(&self, block: usize) -> Option<f64> {
         let aggregates = self.question.aggregates.iter().zip(&self.derivations);
-        let argument = aggregates.filter(|(_, d)| d.blocks()[0] == block).find_map(|(a, _)| a.argument.as_ref())?;
+        let argument =
+            aggregates.filter(|(_, d)| d.blocks().first() == Some(&block)).find_map(|(a, _)| a.argument.as_ref())?;
         let bounds = argument.bounds?;
         let steps = argument.typical? / bounds.lattice().step();
         Some(((steps - bounds.lower() as f64) / bounds.range() as f64).clamp(0.0, 1.0))
@@ -387,11 +436,14 @@ impl Shape {
             AggregateKind::Variance(_)
             | AggregateKind::Deviation(_)
             | AggregateKind::Covariance(_)
-            | AggregateKind::Correlation => None,
+            | AggregateKind::Correlation
+            | AggregateKind::Quantile(_) => None,
         }
         .filter(|size| *size != 0.0)
     }
+}
 
+impl QueryPlan {
     fn assumption(&self, derivation: Derivation) -> Option<String> {
         let what = match derivation {
             Derivation::PairMean(_) => "a mean",
@@ -400,9 +452,19 @@ impl Shape {
             Derivation::Correlation { .. } => {
                 return Some("the error of a correlation depends on how far the values spread".into());
             }
-            Derivation::Count(_) | Derivation::Sum(_) | Derivation::PairCount(_) | Derivation::PairSum(_) => {
-                return None;
+            Derivation::Quantile { ranks, fraction: Fraction::LEAST | Fraction::GREATEST } => {
+                let margin = self.mechanism.quantiles[ranks].margin();
+                return Some(format!(
+                    "the value {margin} rows from the end, since the very last is somebody's; of fewer than {} rows the \
+                     middle one",
+                    margin.saturating_mul(2)
+                ));
             }
+            Derivation::Count(_)
+            | Derivation::Sum(_)
+            | Derivation::PairCount(_)
+            | Derivation::PairSum(_)
+            | Derivation::Quantile { .. } => return None,
         };
         let (Some(rows), Some(declared)) = (self.group_rows(), self.declared_rows()) else {
             return Some(format!("declare `public.rows` in the policy to predict the error of {what}"));

@@ -5,6 +5,7 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use dither_core::{Key, ValueBounds};
+use dither_mechanisms::Fraction;
 
 /// A validated question.
 #[derive(Debug, Clone)]
@@ -94,6 +95,8 @@ pub enum AggregateKind {
     Covariance(Over),
     /// The correlation of two bounded values.
     Correlation,
+    /// A quantile of the bounded values; the least and the greatest are ones.
+    Quantile(Fraction),
 }
 
 /// What squares are divided by.
@@ -119,6 +122,10 @@ impl AggregateKind {
             Self::Covariance(Over::Population) => "COVAR_POP",
             Self::Covariance(Over::Sample) => "COVAR_SAMP",
             Self::Correlation => "CORR",
+            Self::Quantile(Fraction::LEAST) => "MIN",
+            Self::Quantile(Fraction::GREATEST) => "MAX",
+            Self::Quantile(Fraction::MEDIAN) => "MEDIAN",
+            Self::Quantile(_) => "PERCENTILE_CONT",
         }
     }
 }

@@ -17,11 +17,11 @@ use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
     ValueBounds,
 };
-use dither_mechanisms::{Block, Gaussian, KeyRule, Laplace, Noise, TableMechanism, Threshold};
+use dither_mechanisms::{Block, Fraction, Gaussian, KeyRule, Laplace, Noise, Quantiles, TableMechanism, Threshold};
 
 use datafusion::arrow::datatypes::DataType;
 
-use crate::bound::Summand;
+use crate::bound::{Histogram, Summand};
 use crate::error::{Code, Refusal};
 use crate::ir::{Domain, Over, Question};
 use crate::policy::{Policy, PublicFacts, TablePolicy};
@@ -129,6 +129,13 @@ pub enum Derivation {
         /// What it is divided by.
         over: Over,
     },
+    /// A quantile, as the exponential mechanism chooses it.
+    Quantile {
+        /// The index of its [`Ranks`].
+        ranks: usize,
+        /// Which quantile.
+        fraction: Fraction,
+    },
     /// That covariance over the square root of both variances.
     Correlation {
         /// The pairs of both values, where both are present.
@@ -141,16 +148,17 @@ pub enum Derivation {
 }
 
 impl Derivation {
-    /// The block that it follows from; of several, the one that nothing else needs.
-    pub fn block(&self) -> usize {
+    /// The block that it follows from; of several, the one that nothing else needs. `None` for a quantile.
+    pub fn block(&self) -> Option<usize> {
         match *self {
             Self::Count(block)
             | Self::Sum(block)
             | Self::PairCount(block)
             | Self::PairSum(block)
-            | Self::PairMean(block) => block,
-            Self::Variance { squares, .. } | Self::Deviation { squares, .. } => squares,
-            Self::Covariance { products, .. } | Self::Correlation { products, .. } => products,
+            | Self::PairMean(block) => Some(block),
+            Self::Variance { squares, .. } | Self::Deviation { squares, .. } => Some(squares),
+            Self::Covariance { products, .. } | Self::Correlation { products, .. } => Some(products),
+            Self::Quantile { .. } => None,
         }
     }
 
@@ -164,8 +172,27 @@ impl Derivation {
             | Self::PairMean(block) => vec![block],
             Self::Variance { pair, squares, .. } | Self::Deviation { pair, squares, .. } => vec![pair, squares],
             Self::Covariance { pairs: [a, b], products, .. } => vec![a, b, products],
+            Self::Quantile { .. } => Vec::new(),
             Self::Correlation { pairs: [a, b], products, squares: [c, d] } => vec![a, b, products, c, d],
         }
+    }
+}
+
+/// The quantiles that are chosen from one histogram.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranks {
+    /// The index of the histogram.
+    pub histogram: usize,
+    /// Which quantiles, in any order.
+    pub fractions: Vec<Fraction>,
+    /// The grid that values lie on.
+    pub grid: ValueBounds,
+}
+
+impl Ranks {
+    /// The number of points of the grid.
+    pub fn points(&self) -> u64 {
+        self.grid.range() + 1
     }
 }
 
@@ -184,8 +211,12 @@ pub struct Shape {
     pub bounds: ContributionBounds,
     /// What is summed.
     pub summands: Vec<Summand>,
+    /// What is counted by value.
+    pub histograms: Vec<Histogram>,
     /// What each block measures.
     pub measures: Vec<Measure>,
+    /// Which quantiles are chosen, from which histogram.
+    pub ranks: Vec<Ranks>,
     /// How each aggregate follows.
     pub derivations: Vec<Derivation>,
     /// Public magnitudes.
@@ -201,7 +232,7 @@ pub struct QueryPlan {
     pub mechanism: TableMechanism,
     /// Why this noise.
     pub why: String,
-    /// ε of each block, then of the key selection if there is one.
+    /// ε of each block, of each [`Ranks`], then of the key selection if there is one.
     pub shares: Vec<Epsilon>,
     /// δ that the question may use.
     pub delta: Delta,
@@ -268,7 +299,9 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         neighbors: table.neighbors,
         bounds,
         summands: blocks.summands,
+        histograms: blocks.histograms,
         measures: blocks.measures,
+        ranks: blocks.ranks,
         derivations: blocks.derivations,
         public: table.public,
     };
@@ -410,6 +443,18 @@ impl Shape {
         Some((bounds.l1(per_row, self.neighbors)?, bounds.l2(per_row, self.neighbors)?))
     }
 
+    /// The quantiles of each [`Ranks`] at its share of ε.
+    fn quantiles(&self, shares: &[Epsilon]) -> Result<Vec<Quantiles>, Refusal> {
+        let bounds = self.effective_bounds();
+        let rows = u64::from(bounds.max_rows_per_group.get()) * u64::from(self.neighbors.distance());
+        let one = |(ranks, share): (&Ranks, &Epsilon)| {
+            let points = u32::try_from(ranks.points()).ok().and_then(NonZeroU32::new).ok_or_else(too_wide)?;
+            Quantiles::for_epsilon(&ranks.fractions, points, rows, bounds.max_groups_per_unit, *share)
+                .map_err(|error| range(&error))
+        };
+        self.ranks.iter().zip(shares).map(one).collect()
+    }
+
     /// How many integers of a block one unit can move.
     fn coordinates(&self, measure: &Measure) -> u64 {
         let groups = u64::from(self.effective_bounds().max_groups_per_unit.get());
@@ -432,6 +477,7 @@ pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoi
         .hint("add --delta 1e-6, set `delta_per_query`, or declare `keys` of the column in the policy"));
     }
     match choice {
+        _ if shape.measures.is_empty() => laplace(shape, epsilon, delta, "no number is noised".into()),
         MechanismChoice::Laplace => laplace(shape, epsilon, delta, "as asked".into()),
         MechanismChoice::Gaussian if delta.is_zero() => {
             Err(Refusal::new(Code::MissingDelta, "Gaussian noise needs delta > 0")
@@ -469,7 +515,8 @@ fn split(epsilon: Epsilon, parts: usize) -> Result<Vec<Epsilon>, Refusal> {
 
 fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
     let selection = usize::from(shape.has_private_keys());
-    let shares = split(epsilon, shape.measures.len() + selection)?;
+    let shares = split(epsilon, shape.measures.len() + shape.ranks.len() + selection)?;
+    let quantiles = shape.quantiles(&shares[shape.measures.len()..])?;
     let blocks = shape
         .measures
         .iter()
@@ -483,7 +530,7 @@ fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<
     let keys = key_rule(&shape, shares.last().copied(), delta)?;
     // Laplace noise on public keys uses no δ at all.
     let delta = if selection == 0 { Delta::ZERO } else { delta };
-    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, keys }, why, shares, delta })
+    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, quantiles, keys }, why, shares, delta })
 }
 
 fn too_wide() -> Refusal {
@@ -492,14 +539,17 @@ fn too_wide() -> Refusal {
 
 fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
     let selection = usize::from(shape.has_private_keys());
-    let mut shares = split(epsilon, shape.measures.len() + selection)?;
+    let mut shares = split(epsilon, shape.measures.len() + shape.ranks.len() + selection)?;
+    let chosen = &shares[shape.measures.len()..];
+    let quantiles = shape.quantiles(chosen)?;
+    // What is left of ε is for the noise.
+    let mut nanos = epsilon.nanos() - chosen.iter().map(|share| share.nanos()).sum::<u64>();
     // Half of δ is for the keys where keys are selected, the rest for the noise.
     let for_keys = if selection == 0 { 0 } else { delta.attos() / 2 };
     let for_noise = Delta::from_attos(delta.attos() - for_keys).map_err(|error| range(&error))?;
     let for_keys = Delta::from_attos(for_keys).map_err(|error| range(&error))?;
     let selection_share = if selection == 0 { None } else { shares.last().copied() };
     let keys = key_rule(&shape, selection_share, for_keys)?;
-    let mut nanos = epsilon.nanos() - selection_share.map_or(0, Epsilon::nanos);
     // The blocks are one Gaussian vector: each gets an equal part of the squared ratio of sensitivity to noise.
     let count = shape.measures.len() as u128;
     let coordinates = shape.measures.iter().map(|measure| shape.coordinates(measure)).sum();
@@ -516,7 +566,7 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
                 Ok(Block { width: measure.width(), noise: Noise::Gaussian(noise.map_err(|error| range(&error))?) })
             })
             .collect::<Result<_, Refusal>>()?;
-        let mechanism = TableMechanism { blocks, keys };
+        let mechanism = TableMechanism { blocks, quantiles: quantiles.clone(), keys };
         let cost = Cost::of(&mechanism.event(), delta).map_err(|error| range(&error))?;
         if cost.epsilon_nanos <= epsilon.nanos() {
             let each = Epsilon::from_nanos((nanos / count as u64).max(1)).map_err(|error| range(&error))?;

@@ -63,7 +63,8 @@ fn extremes(kind: ColumnType) -> ArrayRef {
 pub(crate) fn parts(plan: &QueryPlan) -> Vec<Expr> {
     let question = &plan.question;
     let keys = question.keys.iter().map(|key| &key.expr);
-    let summed = plan.summands.iter().map(|summand| &summand.expr);
+    let counted = plan.histograms.iter().map(|histogram| &histogram.expr);
+    let summed = plan.summands.iter().map(|summand| &summand.expr).chain(counted);
     let arguments = question.aggregates.iter().flat_map(|aggregate| aggregate.argument.iter().chain(&aggregate.second));
     let arguments = arguments.map(|argument| &argument.expr).chain(summed);
     let mut parts: Vec<Expr> = Vec::new();

@@ -3,9 +3,10 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{Expr, cast, lit, when};
 use dither_core::{Lattice, ValueBounds};
+use dither_mechanisms::{Fraction, Quantiles};
 
-use super::{Derivation, Measure};
-use crate::bound::{Summand, on_lattice};
+use super::{Derivation, Measure, Ranks};
+use crate::bound::{Histogram, Summand, on_lattice};
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Argument};
 
@@ -14,8 +15,12 @@ use crate::ir::{Aggregate, AggregateKind, Argument};
 pub(super) struct Blocks {
     /// What is summed.
     pub summands: Vec<Summand>,
+    /// What is counted by value.
+    pub histograms: Vec<Histogram>,
     /// What each block measures.
     pub measures: Vec<Measure>,
+    /// Which quantiles are chosen.
+    pub ranks: Vec<Ranks>,
     /// How each aggregate follows.
     pub derivations: Vec<Derivation>,
 }
@@ -31,6 +36,7 @@ enum Needs {
     Mean(usize),
     Variance(usize),
     Covariance([usize; 2]),
+    Quantile(usize, Fraction),
 }
 
 impl Blocks {
@@ -42,12 +48,13 @@ impl Blocks {
             needs.iter().any(|needs| match needs {
                 Needs::Mean(pair) | Needs::Variance(pair) => *pair == index,
                 Needs::Covariance(pairs) => pairs.contains(&index),
-                Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) => false,
+                Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) | Needs::Quantile(..) => false,
             })
         };
         for (aggregate, needs) in aggregates.iter().zip(&needs) {
             let derivation = match *needs {
                 Needs::Units => Derivation::Count(blocks.measure(Measure::Units)),
+                Needs::Quantile(ranks, fraction) => Derivation::Quantile { ranks, fraction },
                 Needs::Rows => Derivation::Count(blocks.measure(Measure::Rows)),
                 Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(Measure::Pair(sum))),
                 Needs::Sum(sum) => Derivation::Sum(blocks.measure(Measure::Sum(sum))),
@@ -100,6 +107,9 @@ impl Blocks {
                 let counted = with_pair.and_then(|other| other.argument.as_ref()).unwrap_or(argument);
                 Needs::Count(self.summand(counted, &aggregate.name)?)
             }
+            (AggregateKind::Quantile(fraction), _) => {
+                Needs::Quantile(self.quantile(argument, &aggregate.name, fraction)?, fraction)
+            }
             (AggregateKind::Sum, _) => Needs::Sum(self.summand(argument, &aggregate.name)?),
             (AggregateKind::Mean, _) => Needs::Mean(self.summand(argument, &aggregate.name)?),
             (
@@ -131,6 +141,31 @@ impl Blocks {
     /// The summand of an argument; ones where values are only counted.
     fn summand(&mut self, argument: &Argument, name: &str) -> Result<usize, Refusal> {
         Ok(self.add(Summand { expr: argument.expr.clone(), bounds: bounds(argument, name)? }))
+    }
+
+    /// The index of the ranks that a quantile is chosen with: one for all quantiles of the same values.
+    fn quantile(&mut self, argument: &Argument, name: &str, fraction: Fraction) -> Result<usize, Refusal> {
+        let grid = grid(&bounds(argument, name)?).ok_or_else(|| {
+            Refusal::new(Code::Range, "the bounds are too wide for a grid").hint("declare narrower bounds")
+        })?;
+        let expr = on_lattice(&argument.expr, &grid).map_err(|error| unplanned(&error))?;
+        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64 });
+        let index = self.ranks.iter().position(|known| known.histogram == histogram).unwrap_or_else(|| {
+            self.ranks.push(Ranks { histogram, fractions: Vec::new(), grid });
+            self.ranks.len() - 1
+        });
+        if !self.ranks[index].fractions.contains(&fraction) {
+            self.ranks[index].fractions.push(fraction);
+        }
+        Ok(index)
+    }
+
+    /// The index of a histogram.
+    fn histogram(&mut self, wanted: Histogram) -> usize {
+        self.histograms.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.histograms.push(wanted);
+            self.histograms.len() - 1
+        })
     }
 
     /// Two arguments, each where both are present.
@@ -176,6 +211,15 @@ fn bounds(argument: &Argument, name: &str) -> Result<ValueBounds, Refusal> {
         Refusal::new(Code::MissingBounds, format!("the bounds of `{name}` leave one value only"))
             .hint("the lower bound must be below the upper one")
     })
+}
+
+/// The lattice of the values, its step doubled until quantiles can be chosen on it.
+fn grid(bounds: &ValueBounds) -> Option<ValueBounds> {
+    let step = bounds.lattice().step();
+    let ends = [bounds.lower(), bounds.upper()].map(|end| end as f64 * step);
+    (0..54)
+        .filter_map(|doublings| ValueBounds::new(ends[0], ends[1], Lattice::new(step * f64::from(doublings).exp2())?))
+        .find(|grid| grid.range() < u64::from(Quantiles::MAX_POINTS))
 }
 
 /// The values of a summand, on its lattice and within its bounds, less the middle of the bounds; NULL where absent.

@@ -1,7 +1,7 @@
 //! What the noisy integers of a block say about a count, a sum or a mean, and how far off they may be.
 
 use dither_core::{Estimate, ValueBounds};
-use dither_mechanisms::Noise;
+use dither_mechanisms::{Fraction, Noise};
 
 use super::moments::Moments;
 use crate::plan::{Derivation, QueryPlan};
@@ -23,7 +23,11 @@ pub(super) fn offsets(plan: &QueryPlan) -> Vec<usize> {
 
 /// The estimate of one aggregate from a noisy row, with an interval at the given confidence.
 pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], confidence: f64) -> Estimate {
-    let block = derivation.block();
+    let block = match (derivation, derivation.block()) {
+        (_, Some(block)) => block,
+        (Derivation::Quantile { ranks, fraction }, None) => return quantile(plan, ranks, fraction, row),
+        (_, None) => return Estimate { value: None, low: None, high: None },
+    };
     let noise = &plan.mechanism.blocks[block].noise;
     let offset = offsets(plan)[block];
     let refined = (f64::from(noise.refinement())).exp2();
@@ -57,8 +61,21 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
         Derivation::Variance { .. }
         | Derivation::Deviation { .. }
         | Derivation::Covariance { .. }
-        | Derivation::Correlation { .. } => Moments::new(plan, row, confidence, derivation).estimate(derivation),
+        | Derivation::Correlation { .. }
+        | Derivation::Quantile { .. } => Moments::new(plan, row, confidence, derivation).estimate(derivation),
     }
+}
+
+/// The number that a chosen point of a grid stands for. Nothing is known about how far off it is: that depends on the
+/// rows around it.
+fn quantile(plan: &QueryPlan, ranks: usize, fraction: Fraction, row: &[i128]) -> Estimate {
+    let columns = plan.mechanism.blocks.iter().map(|block| block.width);
+    let before = plan.mechanism.quantiles[..ranks].iter().map(|quantiles| quantiles.fractions().len());
+    let place = plan.mechanism.quantiles[ranks].fractions().iter().position(|known| *known == fraction);
+    let point = place.and_then(|place| row.get(columns.chain(before).sum::<usize>() + place));
+    let grid = plan.ranks[ranks].grid;
+    let value = point.map(|point| grid.lattice().value(i128::from(grid.lower()) + point));
+    Estimate { value, low: None, high: None }
 }
 
 pub(super) fn step_of(plan: &QueryPlan, block: usize) -> f64 {

@@ -102,7 +102,8 @@ impl<'a> Moments<'a> {
             | Derivation::Sum(_)
             | Derivation::PairCount(_)
             | Derivation::PairSum(_)
-            | Derivation::PairMean(_) => Estimate { value: None, low: None, high: None },
+            | Derivation::PairMean(_)
+            | Derivation::Quantile { .. } => Estimate { value: None, low: None, high: None },
         }
     }
 

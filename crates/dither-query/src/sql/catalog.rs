@@ -24,7 +24,7 @@ use crate::policy::{Policy, TablePolicy};
 use crate::source::arrow_type;
 
 /// The aggregates, by their names in SQL.
-pub(super) const AGGREGATES: [&str; 13] = [
+pub(super) const AGGREGATES: [&str; 17] = [
     "count",
     "sum",
     "avg",
@@ -38,10 +38,14 @@ pub(super) const AGGREGATES: [&str; 13] = [
     "covar_pop",
     "covar_samp",
     "corr",
+    "median",
+    "percentile_cont",
+    "min",
+    "max",
 ];
 
 /// Those that are ours alone: their names, other names, and how many arguments they take.
-const STATISTICS: [(&str, &[&str], usize); 7] = [
+const STATISTICS: [(&str, &[&str], usize); 11] = [
     ("var_pop", &[], 1),
     ("var_samp", &["variance"], 1),
     ("stddev_pop", &[], 1),
@@ -49,6 +53,10 @@ const STATISTICS: [(&str, &[&str], usize); 7] = [
     ("covar_pop", &[], 2),
     ("covar_samp", &[], 2),
     ("corr", &[], 2),
+    ("median", &[], 1),
+    ("percentile_cont", &[], 2),
+    ("min", &[], 1),
+    ("max", &[], 1),
 ];
 
 /// The row-local functions. Each is total once [`total`](super::total) has treated its arguments.

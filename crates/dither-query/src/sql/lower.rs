@@ -14,11 +14,12 @@ use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::scalar::ScalarValue;
 use dither_core::PrivacyUnit;
+use dither_mechanisms::Fraction;
 
 use super::catalog::{columns, full_schema};
 use super::interval;
 use super::keys;
-use super::total::{number, place_of, total};
+use super::total::{literal_number, number, place_of, total};
 use super::width;
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Over, Question};
@@ -241,7 +242,7 @@ impl<'a> Scope<'a> {
             other => return Err(Refusal::new(Code::Unsupported, format!("`{other}` is not analysed"))),
         };
         let AggregateFunction { func, params } = function;
-        let two = matches!(func.name(), "covar_pop" | "covar_samp" | "corr");
+        let two = matches!(func.name(), "covar_pop" | "covar_samp" | "corr" | "percentile_cont");
         if !params.order_by.is_empty() || params.null_treatment.is_some() || params.args.len() != 1 + usize::from(two) {
             let message = format!("this form of `{}` is not analysed", func.name());
             return Err(Refusal::new(Code::Unsupported, message).at(params.args.first().and_then(place_of)));
@@ -261,6 +262,17 @@ impl<'a> Scope<'a> {
             ("covar_pop", false) => AggregateKind::Covariance(Over::Population),
             ("covar_samp", false) => AggregateKind::Covariance(Over::Sample),
             ("corr", false) => AggregateKind::Correlation,
+            ("min", false) => AggregateKind::Quantile(Fraction::LEAST),
+            ("median", false) => AggregateKind::Quantile(Fraction::MEDIAN),
+            ("max", false) => AggregateKind::Quantile(Fraction::GREATEST),
+            ("percentile_cont", false) => {
+                let fraction = arguments.next().as_ref().and_then(literal_number).and_then(Fraction::new);
+                AggregateKind::Quantile(fraction.ok_or_else(|| {
+                    Refusal::new(Code::Unsupported, "the fraction of a quantile must be a constant from 0 to 1")
+                        .hint("write PERCENTILE_CONT(x, 0.5)")
+                        .at(place_of(&argument))
+                })?)
+            }
             (other, _) => {
                 return Err(Refusal::new(Code::UnknownFunction, format!("the aggregate `{other}` is not offered")));
             }
@@ -328,6 +340,9 @@ impl<'a> Scope<'a> {
             let message = match kind {
                 AggregateKind::Covariance(_) | AggregateKind::Correlation => {
                     format!("`{written}` in `{}` has no bounds, so one row could move it without limit", kind.sql())
+                }
+                AggregateKind::Quantile(_) => {
+                    format!("`{}({written})` has no bounds, between which its answers could lie", kind.sql())
                 }
                 _ => format!("`{}({written})` has no bounds, so one row could move it without limit", kind.sql()),
             };

@@ -52,7 +52,7 @@ fn name_as_written(statement: &mut Statement, written: &[String]) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     for (item, text) in select.projection.iter_mut().zip(written) {
         if let SelectItem::UnnamedExpr(expr) = item
-            && expr.to_string().contains(&format!("{CLAMP}("))
+            && (expr.to_string().contains(&format!("{CLAMP}(")) || text.to_ascii_uppercase().contains("WITHIN GROUP"))
         {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', text) };
         }
@@ -305,6 +305,7 @@ fn check_function(function: &mut Function) -> Result<(), Refusal> {
         return Err(unknown_function(&name).at(place(span)));
     }
     function.name = ObjectName::from(vec![Ident::with_span(span, name.clone())]);
+    order_first(&name, function)?;
     if function.null_treatment.is_some() || !function.within_group.is_empty() || function.uses_odbc_syntax {
         return Err(unsupported("this form of a function is not analysed", "leave the extra clause out", span));
     }
@@ -314,12 +315,32 @@ fn check_function(function: &mut Function) -> Result<(), Refusal> {
     }
 }
 
+/// `PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)` is `PERCENTILE_CONT(x, q)`.
+fn order_first(name: &str, function: &mut Function) -> Result<(), Refusal> {
+    let ([order], FunctionArguments::List(list), "percentile_cont") =
+        (function.within_group.as_slice(), &mut function.args, name)
+    else {
+        return Ok(());
+    };
+    if order.options.asc == Some(false) || order.options.nulls_first.is_some() || order.with_fill.is_some() {
+        return Err(unsupported(
+            "this order is not analysed",
+            "write WITHIN GROUP (ORDER BY x), and 1 − q for the other direction",
+            order.expr.span(),
+        ));
+    }
+    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone())));
+    function.within_group.clear();
+    Ok(())
+}
+
 fn unknown_function(name: &str) -> Refusal {
     let refusal = Refusal::new(Code::UnknownFunction, format!("the function `{name}` is not offered"));
     refusal.hint(match name {
-        "min" | "max" | "median" | "percentile_cont" | "approx_percentile_cont" | "mode" | "quantile" => {
-            "an exact extreme or quantile shows somebody's value; COUNT, SUM and AVG are offered".to_owned()
+        "percentile_disc" | "approx_percentile_cont" | "approx_median" | "approx_quantiles" | "quantile" => {
+            "MEDIAN(x), PERCENTILE_CONT(x, 0.9), MIN(x) and MAX(x) are offered".to_owned()
         }
+        "mode" => "the most frequent value may be somebody's; group by the values and count".to_owned(),
         "approx_distinct" | "hll" | "md5" | "sha256" => {
             "sketches and hashes are not private; COUNT(DISTINCT unit) is offered".to_owned()
         }
@@ -352,7 +373,8 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
             .hint("declare `bounds` of both columns in the policy")
             .at(place(at)));
     }
-    if option != "contribution_bounds_per_row" || list.args.len() != 2 {
+    let arguments = if name == "percentile_cont" { 2 } else { 1 };
+    if option != "contribution_bounds_per_row" || list.args.len() != arguments + 1 {
         return Err(Refusal::new(Code::Option, format!("`{option}` is not an option of an aggregate"))
             .hint("contribution_bounds_per_row => (lower, upper)")
             .at(place(at)));
