@@ -52,6 +52,8 @@ pub struct Histogram {
     pub expr: Expr,
     /// The type of its values.
     pub kind: DataType,
+    /// Whether the number of different values is all that is wanted.
+    pub distinct: bool,
 }
 
 /// The names of the columns of the result; keys are `k0`, `k1`, …
@@ -122,14 +124,16 @@ impl Bounding<'_> {
         }
     }
 
-    /// Builds the plan of one histogram over a table: keys, value, number of rows. It keeps the rows that the other plan
+    /// Builds the plan of one histogram over a table: keys, value, number of rows; keys and the number of different values
+    /// where that is all that is wanted. It keeps the rows that the other plan
     /// keeps, since both choose by the same hashes of the same contents.
     ///
     /// # Errors
     /// As for [`Bounding::plan`].
     ///
     /// # Privacy
-    /// One unit moves the counts of at most L0 groups, and in each of them by at most R together.
+    /// One unit moves the counts of at most L0 groups, and in each of them by at most R together; so it does the numbers of
+    /// different values.
     pub fn histogram(&self, index: usize, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
         let rows = self.rows(source)?;
         let kept = match self.unit {
@@ -138,7 +142,14 @@ impl Bounding<'_> {
         };
         let value = column(format!("h{index}"));
         let by = [self.keys(), vec![value.clone().alias(POINT)]].concat();
-        kept.filter(value.is_not_null())?.aggregate(by, vec![count(lit(1_i64)).alias(COUNT)])?.build()
+        let counted = kept.filter(value.is_not_null())?.aggregate(by, vec![count(lit(1_i64)).alias(COUNT)])?;
+        match self.histograms.get(index) {
+            // A second step, since the values may be more than the memory of a distinct count holds.
+            Some(Histogram { distinct: true, .. }) => {
+                counted.aggregate(self.keys(), vec![count(column(POINT)).alias(COUNT)])?.build()
+            }
+            _ => counted.build(),
+        }
     }
 
     fn keys(&self) -> Vec<Expr> {

@@ -168,7 +168,7 @@ pub(crate) async fn exact(
     let batches = engine.run(bounding.plan(source())?).await?;
     let mut counted = Vec::new();
     for index in 0..plan.histograms.len() {
-        counted.push(by_value(plan, &engine.run(bounding.histogram(index, source())?).await?)?);
+        counted.push(by_value(plan, index, &engine.run(bounding.histogram(index, source())?).await?)?);
     }
     let mut groups = Vec::new();
     for batch in &batches {
@@ -179,16 +179,19 @@ pub(crate) async fn exact(
     keyed(plan, groups)
 }
 
-/// The values of one histogram and how many rows have each, by the name of the key.
+/// The values of one histogram and how many rows have each, by the name of the key; just one number where only the
+/// number of different values was asked for.
 type ByValue = HashMap<String, Vec<(i128, u64)>>;
 
 /// Reads the result of the plan of a histogram.
-fn by_value(plan: &QueryPlan, batches: &[RecordBatch]) -> Result<ByValue, EngineError> {
+fn by_value(plan: &QueryPlan, index: usize, batches: &[RecordBatch]) -> Result<ByValue, EngineError> {
+    let distinct = plan.histograms[index].distinct;
     let mut groups = ByValue::new();
     for batch in batches {
         for row in 0..batch.num_rows() {
             let count = u64::try_from(integer(batch, COUNT, row)?).map_err(|_| failed("a count overflows"))?;
-            groups.entry(name_of(&key(plan, batch, row)?)).or_default().push((integer(batch, POINT, row)?, count));
+            let value = if distinct { 0 } else { integer(batch, POINT, row)? };
+            groups.entry(name_of(&key(plan, batch, row)?)).or_default().push((value, count));
         }
     }
     Ok(groups)
@@ -229,6 +232,10 @@ fn group(plan: &QueryPlan, batch: &RecordBatch, row: usize, counted: &[ByValue])
     for measure in &plan.measures {
         match measure {
             Measure::Units => values.push(units),
+            Measure::Distinct(index) => {
+                let known = counted[*index].get(&name).map_or(&[][..], Vec::as_slice);
+                values.push(known.iter().map(|&(_, count)| i128::from(count)).sum());
+            }
             Measure::Rows => values.push(integer(batch, ROWS, row)?),
             Measure::Sum(index) => values.push(integer(batch, &sum_name(*index), row)?),
             Measure::Pair(index) => {

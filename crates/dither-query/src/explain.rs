@@ -251,7 +251,7 @@ impl QueryPlan {
     fn step(&self, block: usize) -> f64 {
         match self.measures[block] {
             Measure::Sum(index) | Measure::Pair(index) => self.summands[index].bounds.lattice().step(),
-            Measure::Units | Measure::Rows => 1.0,
+            Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
         }
     }
 
@@ -437,7 +437,8 @@ impl Shape {
             | AggregateKind::Deviation(_)
             | AggregateKind::Covariance(_)
             | AggregateKind::Correlation
-            | AggregateKind::Quantile(_) => None,
+            | AggregateKind::Quantile(_)
+            | AggregateKind::CountDistinct => None,
         }
         .filter(|size| *size != 0.0)
     }

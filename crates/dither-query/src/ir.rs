@@ -72,6 +72,8 @@ pub struct Argument {
     pub typical: Option<f64>,
     /// For a count of values: the values that are counted, if they are numbers.
     pub counted: Option<Expr>,
+    /// The type of the values; a float where they are summed.
+    pub kind: DataType,
 }
 
 /// What an aggregate measures.
@@ -83,6 +85,8 @@ pub enum AggregateKind {
     CountValues,
     /// The number of units.
     CountUnits,
+    /// The number of different values.
+    CountDistinct,
     /// The sum of the bounded values.
     Sum,
     /// The mean of the bounded values.
@@ -112,7 +116,7 @@ impl AggregateKind {
     /// Its name in SQL.
     pub fn sql(self) -> &'static str {
         match self {
-            Self::CountRows | Self::CountValues | Self::CountUnits => "COUNT",
+            Self::CountRows | Self::CountValues | Self::CountUnits | Self::CountDistinct => "COUNT",
             Self::Sum => "SUM",
             Self::Mean => "AVG",
             Self::Variance(Over::Population) => "VAR_POP",

@@ -77,13 +77,15 @@ pub enum Measure {
     Sum(usize),
     /// Σ(upper − x) and Σ(x − lower).
     Pair(usize),
+    /// The number of different values of a histogram.
+    Distinct(usize),
 }
 
 impl Measure {
     /// How many integers it is.
     pub fn width(&self) -> usize {
         match self {
-            Self::Units | Self::Rows | Self::Sum(_) => 1,
+            Self::Units | Self::Rows | Self::Sum(_) | Self::Distinct(_) => 1,
             Self::Pair(_) => 2,
         }
     }
@@ -411,9 +413,9 @@ fn check_keys(question: &Question, table: &TablePolicy, options: &SqlOptions) ->
 
 /// What is summed, what each block measures, and how each aggregate follows.
 impl Shape {
-    /// Whether the question is about rows at all, and not about units alone.
+    /// Whether rows are counted or summed, and not units or values alone.
     pub fn needs_rows(&self) -> bool {
-        self.measures.iter().any(|measure| *measure != Measure::Units)
+        self.measures.iter().any(|measure| !matches!(measure, Measure::Units | Measure::Distinct(_)))
     }
 
     /// Whether keys come from the data.
@@ -436,7 +438,8 @@ impl Shape {
         let bounds = self.effective_bounds();
         let (bounds, per_row) = match measure {
             Measure::Units => (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, 1),
-            Measure::Rows => (bounds, 1),
+            // A row brings one value at most.
+            Measure::Rows | Measure::Distinct(_) => (bounds, 1),
             Measure::Sum(index) => (bounds, self.summands[*index].bounds.magnitude()),
             Measure::Pair(index) => (bounds, self.summands[*index].bounds.range()),
         };

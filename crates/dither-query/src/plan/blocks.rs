@@ -36,6 +36,7 @@ enum Needs {
     Mean(usize),
     Variance(usize),
     Covariance([usize; 2]),
+    Distinct(usize),
     Quantile(usize, Fraction),
 }
 
@@ -48,12 +49,14 @@ impl Blocks {
             needs.iter().any(|needs| match needs {
                 Needs::Mean(pair) | Needs::Variance(pair) => *pair == index,
                 Needs::Covariance(pairs) => pairs.contains(&index),
-                Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) | Needs::Quantile(..) => false,
+                Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) => false,
+                Needs::Distinct(_) | Needs::Quantile(..) => false,
             })
         };
         for (aggregate, needs) in aggregates.iter().zip(&needs) {
             let derivation = match *needs {
                 Needs::Units => Derivation::Count(blocks.measure(Measure::Units)),
+                Needs::Distinct(values) => Derivation::Count(blocks.measure(Measure::Distinct(values))),
                 Needs::Quantile(ranks, fraction) => Derivation::Quantile { ranks, fraction },
                 Needs::Rows => Derivation::Count(blocks.measure(Measure::Rows)),
                 Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(Measure::Pair(sum))),
@@ -96,6 +99,10 @@ impl Blocks {
             }
             (AggregateKind::CountUnits, _) => Needs::Units,
             (AggregateKind::CountRows, _) => Needs::Rows,
+            (AggregateKind::CountDistinct, _) => {
+                let kind = argument.kind.clone();
+                Needs::Distinct(self.histogram(Histogram { expr: argument.expr.clone(), kind, distinct: true }))
+            }
             (AggregateKind::CountValues, _) => {
                 // What has a pair counts its values as well.
                 let with_pair = all.iter().find(|other| {
@@ -149,7 +156,7 @@ impl Blocks {
             Refusal::new(Code::Range, "the bounds are too wide for a grid").hint("declare narrower bounds")
         })?;
         let expr = on_lattice(&argument.expr, &grid).map_err(|error| unplanned(&error))?;
-        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64 });
+        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false });
         let index = self.ranks.iter().position(|known| known.histogram == histogram).unwrap_or_else(|| {
             self.ranks.push(Ranks { histogram, fractions: Vec::new(), grid });
             self.ranks.len() - 1

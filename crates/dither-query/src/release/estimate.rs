@@ -83,14 +83,16 @@ pub(super) fn step_of(plan: &QueryPlan, block: usize) -> f64 {
         crate::plan::Measure::Sum(index) | crate::plan::Measure::Pair(index) => {
             plan.summands[index].bounds.lattice().step()
         }
-        crate::plan::Measure::Units | crate::plan::Measure::Rows => 1.0,
+        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => 1.0,
     }
 }
 
 pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
     match plan.measures[block] {
         crate::plan::Measure::Pair(index) | crate::plan::Measure::Sum(index) => plan.summands[index].bounds,
-        crate::plan::Measure::Units | crate::plan::Measure::Rows => plan.summands[0].bounds,
+        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => {
+            plan.summands[0].bounds
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::execution::context::SessionState;
+use datafusion::functions::math::expr_fn::isnan;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 use datafusion::logical_expr::logical_plan::Aggregate as AggregateNode;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, try_cast, when};
@@ -251,7 +252,7 @@ impl<'a> Scope<'a> {
         let argument = arguments.next().unwrap_or_else(|| lit(1_i64));
         let condition = params.filter.map(|filter| *filter);
         let kind = match (func.name(), params.distinct) {
-            ("count", true) => return self.count_units(name, argument, condition),
+            ("count", true) => return self.count_distinct(name, argument, condition),
             ("count", false) => return self.count(name, argument, condition),
             ("sum", false) => AggregateKind::Sum,
             ("avg", false) => AggregateKind::Mean,
@@ -282,28 +283,40 @@ impl<'a> Scope<'a> {
         Ok(Aggregate { kind, argument, second, name })
     }
 
-    fn count_units(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
+    /// The number of units where the unit is counted, the number of different values otherwise.
+    fn count_distinct(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
         let at = place_of(&argument);
         let argument = unqualified(argument)?;
-        let unit = match (&self.table.privacy_unit, strip_alias(argument)) {
+        let unit = match (&self.table.privacy_unit, strip_alias(argument.clone())) {
             (PrivacyUnit::Column(unit), Expr::Column(column)) => column.name() == unit,
             _ => false,
         };
-        if !unit {
-            let hint = match &self.table.privacy_unit {
-                PrivacyUnit::Column(unit) => format!("COUNT(DISTINCT {unit})"),
-                PrivacyUnit::Row => "every row is a unit: COUNT(*)".into(),
-            };
-            return Err(Refusal::new(Code::Unsupported, "only the privacy unit can be counted distinctly")
-                .hint(hint)
-                .at(at));
-        }
-        if condition.is_some() {
+        if unit && condition.is_some() {
             return Err(Refusal::new(Code::Unsupported, "FILTER is not analysed for COUNT(DISTINCT unit)")
                 .hint("move the condition to WHERE")
                 .at(at));
         }
-        Ok(Aggregate { kind: AggregateKind::CountUnits, argument: None, second: None, name })
+        if unit {
+            return Ok(Aggregate { kind: AggregateKind::CountUnits, argument: None, second: None, name });
+        }
+        let value = self.value_type(total(argument, &self.schema)?)?;
+        let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
+        let expr = self.where_true(self.substitute(value)?, condition)?;
+        let origin = "a row brings one value at most".into();
+        let argument = Argument { expr, bounds: None, origin, typical: None, counted: None, kind };
+        Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
+    }
+
+    /// A value in a type whose values can be told apart: NaN is no value, and -0.0 and 0.0 are one.
+    fn value_type(&self, expr: Expr) -> Result<Expr, Refusal> {
+        let value = self.key_type(expr)?;
+        match value.get_type(&self.schema).map_err(|error| type_refusal(&error))? {
+            DataType::Float64 => {
+                let number = isnan(value.clone()).is_false();
+                when(number, value).end().map_err(|error| type_refusal(&error))
+            }
+            _ => Ok(value),
+        }
     }
 
     fn count(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
@@ -317,7 +330,14 @@ impl<'a> Scope<'a> {
         };
         let present = when(self.substitute(value)?.is_not_null(), lit(1.0)).end();
         let expr = self.where_true(present.map_err(|error| type_refusal(&error))?, condition)?;
-        let argument = Argument { expr, bounds: None, origin: "a row counts once".into(), typical: None, counted };
+        let argument = Argument {
+            expr,
+            bounds: None,
+            origin: "a row counts once".into(),
+            typical: None,
+            counted,
+            kind: DataType::Float64,
+        };
         Ok(Aggregate { kind: AggregateKind::CountValues, argument: Some(argument), second: None, name })
     }
 
@@ -357,7 +377,7 @@ impl<'a> Scope<'a> {
         };
         let typical = bare.and_then(|(_, policy)| policy.typical);
         let expr = self.where_true(self.substitute(expr)?, condition)?;
-        Ok(Argument { expr, bounds: Some(bounds), origin, typical, counted: None })
+        Ok(Argument { expr, bounds: Some(bounds), origin, typical, counted: None, kind: DataType::Float64 })
     }
 
     /// `expr` where the condition of a FILTER clause holds, NULL elsewhere.
