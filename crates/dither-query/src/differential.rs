@@ -161,7 +161,16 @@ fn question(random: &mut Random) -> String {
     for _ in 0..=random.below(3) {
         chosen.insert(random.of(&aggregates));
     }
-    let keys = random.of(&["", "", "g", "free", "h", "g, h", "CASE WHEN h > 1 THEN 'big' ELSE 'small' END"]);
+    let keys = random.of(&[
+        "",
+        "",
+        "g",
+        "free",
+        "h",
+        "g, h",
+        "CASE WHEN h > 1 THEN 'big' ELSE 'small' END",
+        "bucket(y, 0.25, 0.5)",
+    ]);
     let filter = random.of(&["", "", " WHERE x > 0", " WHERE h = 1 OR g = 'a'", " WHERE 1 / (x - 42) >= 0"]);
     let list = chosen.into_iter().collect::<Vec<_>>().join(", ");
     match keys {
@@ -409,6 +418,21 @@ async fn both_plans_keep_the_same_rows() {
             assert_eq!([sum, count], row.values[..], "round {round}: {sql}");
         }
     }
+}
+
+/// Every number is in one bucket; NULL and NaN are in none.
+#[tokio::test]
+async fn buckets_are_half_open() {
+    let policy = policy("\"row\"", 1, 1);
+    let plan = plan("SELECT bucket(y, -1, 0, 0.5) AS b, COUNT(*) FROM t GROUP BY b", &policy).await;
+    let row = |y: Option<f64>| Row { unit: Some(1), g: None, h: None, x: None, y };
+    let numbers = [f64::NEG_INFINITY, -2.0, -1.0, -0.5, -0.0, 0.0, 0.25, 0.5, 1e308, f64::INFINITY];
+    let odd = [None, Some(f64::NAN), Some(-f64::NAN)];
+    let table: Vec<Row> = numbers.into_iter().map(Some).chain(odd).map(row).collect();
+    let found = integers(&plan, &table, 2).await.rows;
+    let found: Vec<(String, i128)> = found.iter().map(|row| (row.key[0].to_string(), row.values[0])).collect();
+    let expected = [("< -1", 2), ("[-1, 0)", 2), ("[0, 0.5)", 3), (">= 0.5", 3)];
+    assert_eq!(found, expected.map(|(label, count)| (label.to_owned(), count)));
 }
 
 /// Different values are counted once, NULL and NaN not at all; -0.0 is 0.0.

@@ -60,7 +60,8 @@ const STATISTICS: [(&str, &[&str], usize); 11] = [
 ];
 
 /// The row-local functions. Each is total once [`total`](super::total) has treated its arguments.
-pub(super) const SCALARS: [&str; 23] = [
+pub(super) const SCALARS: [&str; 24] = [
+    BUCKET,
     CLAMP,
     "abs",
     "btrim",
@@ -89,6 +90,9 @@ pub(super) const SCALARS: [&str; 23] = [
 /// `clamp(x, lower, upper)`: what `contribution_bounds_per_row` is rewritten to.
 pub(super) const CLAMP: &str = "clamp";
 
+/// `bucket(x, e1, …, en)`: which of the ranges between constant edges a number lies in, as a text.
+pub(super) const BUCKET: &str = "bucket";
+
 /// All columns of a table, those of its file and the computed ones.
 pub(super) fn full_schema(table: &TablePolicy) -> Schema {
     Schema::new(
@@ -110,7 +114,14 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
     let scalars = datafusion::functions::all_default_functions()
         .into_iter()
         .filter(|function| SCALARS.contains(&function.name()))
-        .chain([Arc::new(ScalarUDF::from(Clamp::new()))])
+        .chain([
+            Rewritten::new(
+                CLAMP,
+                Signature::exact(vec![DataType::Float64; 3], Volatility::Immutable),
+                DataType::Float64,
+            ),
+            Rewritten::new(BUCKET, Signature::variadic_any(Volatility::Immutable), DataType::Utf8),
+        ])
         .collect();
     let state = SessionStateBuilder::new()
         .with_config(config)
@@ -128,31 +139,32 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
     Ok(state)
 }
 
-/// The planner's view of `clamp`. It is always rewritten before anything runs.
+/// The planner's view of a function of ours. It is always rewritten before anything runs.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Clamp {
+struct Rewritten {
+    name: &'static str,
     signature: Signature,
+    returns: DataType,
 }
 
-impl Clamp {
-    fn new() -> Self {
-        let numbers = vec![DataType::Float64, DataType::Float64, DataType::Float64];
-        Self { signature: Signature::exact(numbers, Volatility::Immutable) }
+impl Rewritten {
+    fn new(name: &'static str, signature: Signature, returns: DataType) -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::from(Self { name, signature, returns }))
     }
 }
 
-impl ScalarUDFImpl for Clamp {
+impl ScalarUDFImpl for Rewritten {
     fn name(&self) -> &str {
-        CLAMP
+        self.name
     }
     fn signature(&self) -> &Signature {
         &self.signature
     }
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Float64)
+        Ok(self.returns.clone())
     }
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        exec_err!("clamp is rewritten before execution")
+        exec_err!("{} is rewritten before execution", self.name)
     }
 }
 
