@@ -39,7 +39,7 @@ use crate::sql::{clamped, key_literal};
 /// What the portable plan measures for each group, besides units and rows: one sum for each of these.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summand {
-    /// The row-local expression, a float.
+    /// The row-local expression, a float, over the columns of the table and the values that were computed first.
     pub expr: Expr,
     /// What its values are clamped to, and their lattice.
     pub bounds: ValueBounds,
@@ -80,7 +80,12 @@ pub(crate) fn count_name(index: usize) -> String {
     format!("n{index}")
 }
 
-fn column(name: impl Into<String>) -> Expr {
+/// The name of a value that is computed first. No column of a table has one like it.
+pub fn value_name(index: usize) -> String {
+    format!("\u{1}x{index}")
+}
+
+pub(crate) fn column(name: impl Into<String>) -> Expr {
     Expr::Column(Column::from_name(name))
 }
 
@@ -94,6 +99,9 @@ pub struct Bounding<'a> {
     pub unit_kind: &'a DataType,
     /// How much one unit may contribute.
     pub bounds: ContributionBounds,
+    /// What is computed first: a column of its own for each, see [`value_name`], with the number of lattice steps, clamped,
+    /// as an integer. Summands that need a value several times refer to it.
+    pub values: &'a [Summand],
     /// What is summed.
     pub summands: &'a [Summand],
     /// What is counted by value.
@@ -125,8 +133,8 @@ impl Bounding<'_> {
     }
 
     /// Builds the plan of one histogram over a table: keys, value, number of rows; keys and the number of different values
-    /// where that is all that is wanted. It keeps the rows that the other plan
-    /// keeps, since both choose by the same hashes of the same contents.
+    /// where that is all that is wanted. It keeps the rows that the other plan keeps, since both choose by the same hashes
+    /// of the same contents.
     ///
     /// # Errors
     /// As for [`Bounding::plan`].
@@ -144,7 +152,7 @@ impl Bounding<'_> {
         let by = [self.keys(), vec![value.clone().alias(POINT)]].concat();
         let counted = kept.filter(value.is_not_null())?.aggregate(by, vec![count(lit(1_i64)).alias(COUNT)])?;
         match self.histograms.get(index) {
-            // A second step, since the values may be more than the memory of a distinct count holds.
+            // In a second step: groups, unlike the values of a distinct count, can be put aside on disk.
             Some(Histogram { distinct: true, .. }) => {
                 counted.aggregate(self.keys(), vec![count(column(POINT)).alias(COUNT)])?.build()
             }
@@ -171,6 +179,16 @@ impl Bounding<'_> {
         let mut plan = LogicalPlanBuilder::scan("source", source, None)?;
         for filter in &self.question.filters {
             plan = plan.filter(filter.clone())?;
+        }
+        if !self.values.is_empty() {
+            let fields = plan.schema().columns().into_iter().map(Expr::Column);
+            let values = self
+                .values
+                .iter()
+                .enumerate()
+                .map(|(index, value)| Ok(on_lattice(&value.expr, &value.bounds)?.alias(value_name(index))));
+            let all = fields.map(Ok).chain(values).collect::<Result<Vec<_>>>()?;
+            plan = plan.project(all)?;
         }
         let mut columns = Vec::new();
         if let PrivacyUnit::Column(name) = self.unit {

@@ -159,6 +159,7 @@ pub(crate) async fn exact(
         unit: &plan.unit,
         unit_kind: &plan.unit_kind,
         bounds: plan.bounds,
+        values: &plan.values,
         summands: &plan.summands,
         histograms: &plan.histograms,
         needs_rows: plan.needs_rows(),

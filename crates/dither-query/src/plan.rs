@@ -211,6 +211,8 @@ pub struct Shape {
     pub neighbors: Neighbors,
     /// How much one unit may contribute.
     pub bounds: ContributionBounds,
+    /// What is computed first, for summands that need it several times.
+    pub values: Vec<Summand>,
     /// What is summed.
     pub summands: Vec<Summand>,
     /// What is counted by value.
@@ -300,6 +302,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         unit_kind,
         neighbors: table.neighbors,
         bounds,
+        values: blocks.values,
         summands: blocks.summands,
         histograms: blocks.histograms,
         measures: blocks.measures,

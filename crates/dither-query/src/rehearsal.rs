@@ -64,9 +64,10 @@ pub(crate) fn parts(plan: &QueryPlan) -> Vec<Expr> {
     let question = &plan.question;
     let keys = question.keys.iter().map(|key| &key.expr);
     let counted = plan.histograms.iter().map(|histogram| &histogram.expr);
-    let summed = plan.summands.iter().map(|summand| &summand.expr).chain(counted);
+    // What is made of these values is arithmetic that is the same for every question.
+    let values = plan.values.iter().map(|value| &value.expr).chain(counted);
     let arguments = question.aggregates.iter().flat_map(|aggregate| aggregate.argument.iter().chain(&aggregate.second));
-    let arguments = arguments.map(|argument| &argument.expr).chain(summed);
+    let arguments = arguments.map(|argument| &argument.expr).chain(values);
     let mut parts: Vec<Expr> = Vec::new();
     for expr in question.filters.iter().chain(keys).chain(arguments) {
         let _ = expr.apply(|part| {

@@ -6,13 +6,15 @@ use dither_core::{Lattice, ValueBounds};
 use dither_mechanisms::{Fraction, Quantiles};
 
 use super::{Derivation, Measure, Ranks};
-use crate::bound::{Histogram, Summand, on_lattice};
+use crate::bound::{Histogram, Summand, column, on_lattice, value_name};
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Argument};
 
 /// What is measured for a list of aggregates.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
+    /// What is computed first.
+    pub values: Vec<Summand>,
     /// What is summed.
     pub summands: Vec<Summand>,
     /// What is counted by value.
@@ -34,8 +36,10 @@ enum Needs {
     /// The number of values, which may follow from the pair of the values.
     Count(usize),
     Mean(usize),
-    Variance(usize),
-    Covariance([usize; 2]),
+    /// A summand, and its value that is computed first.
+    Variance(usize, usize),
+    /// Two summands, and the values that they are made of.
+    Covariance([usize; 2], [usize; 2]),
     Distinct(usize),
     Quantile(usize, Fraction),
 }
@@ -47,8 +51,8 @@ impl Blocks {
         let needs = aggregates.iter().map(|one| blocks.needs(one, aggregates)).collect::<Result<Vec<_>, _>>()?;
         let paired = |index: usize| {
             needs.iter().any(|needs| match needs {
-                Needs::Mean(pair) | Needs::Variance(pair) => *pair == index,
-                Needs::Covariance(pairs) => pairs.contains(&index),
+                Needs::Mean(pair) | Needs::Variance(pair, _) => *pair == index,
+                Needs::Covariance(pairs, _) => pairs.contains(&index),
                 Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) => false,
                 Needs::Distinct(_) | Needs::Quantile(..) => false,
             })
@@ -64,21 +68,22 @@ impl Blocks {
                 Needs::Count(values) if paired(values) => Derivation::PairCount(blocks.measure(Measure::Pair(values))),
                 Needs::Count(ones) => Derivation::Count(blocks.measure(Measure::Sum(ones))),
                 Needs::Mean(pair) => Derivation::PairMean(blocks.measure(Measure::Pair(pair))),
-                Needs::Variance(values) => {
-                    let (pair, squares) = (blocks.measure(Measure::Pair(values)), blocks.products([values; 2])?);
+                Needs::Variance(summand, value) => {
+                    let pair = blocks.measure(Measure::Pair(summand));
+                    let squares = blocks.products([value; 2], None)?;
                     match aggregate.kind {
                         AggregateKind::Deviation(over) => Derivation::Deviation { pair, squares, over },
                         AggregateKind::Variance(over) => Derivation::Variance { pair, squares, over },
                         _ => Derivation::PairMean(pair),
                     }
                 }
-                Needs::Covariance([x, y]) => {
-                    let pairs = [x, y].map(|values| blocks.measure(Measure::Pair(values)));
-                    let products = blocks.products([x, y])?;
+                Needs::Covariance(summands, [x, y]) => {
+                    let pairs = summands.map(|summand| blocks.measure(Measure::Pair(summand)));
+                    let products = blocks.products([x, y], None)?;
                     match aggregate.kind {
                         AggregateKind::Covariance(over) => Derivation::Covariance { pairs, products, over },
                         _ => {
-                            let squares = [blocks.products([x; 2])?, blocks.products([y; 2])?];
+                            let squares = [blocks.products([x; 2], Some(y))?, blocks.products([y; 2], Some(x))?];
                             Derivation::Correlation { pairs, products, squares }
                         }
                     }
@@ -95,7 +100,8 @@ impl Blocks {
         };
         Ok(match (aggregate.kind, &aggregate.second) {
             (AggregateKind::Covariance(_) | AggregateKind::Correlation, Some(second)) => {
-                Needs::Covariance(self.both(argument, second, &aggregate.name)?)
+                let (summands, values) = self.both(argument, second, &aggregate.name)?;
+                Needs::Covariance(summands, values)
             }
             (AggregateKind::CountUnits, _) => Needs::Units,
             (AggregateKind::CountRows, _) => Needs::Rows,
@@ -125,7 +131,10 @@ impl Blocks {
                 | AggregateKind::Covariance(_)
                 | AggregateKind::Correlation,
                 _,
-            ) => Needs::Variance(self.summand(argument, &aggregate.name)?),
+            ) => {
+                let summand = self.summand(argument, &aggregate.name)?;
+                Needs::Variance(summand, self.value(self.summands[summand].clone()))
+            }
         })
     }
 
@@ -175,25 +184,40 @@ impl Blocks {
         })
     }
 
-    /// Two arguments, each where both are present.
-    fn both(&mut self, one: &Argument, other: &Argument, name: &str) -> Result<[usize; 2], Refusal> {
-        let (a, b) = (bounds(one, name)?, bounds(other, name)?);
-        let where_present = |expr: &Expr, expr_bounds: &ValueBounds, other: &Expr, other_bounds: &ValueBounds| {
-            let present = on_lattice(other, other_bounds).map_err(|error| unplanned(&error))?.is_not_null();
-            let expr = when(present, expr.clone()).end().map_err(|error| unplanned(&error))?;
-            Ok::<_, Refusal>(Summand { expr, bounds: *expr_bounds })
+    /// Two arguments, each where both are present: their summands and their values.
+    fn both(&mut self, one: &Argument, other: &Argument, name: &str) -> Result<([usize; 2], [usize; 2]), Refusal> {
+        let [(x, a), (y, b)] = [one, other].map(|argument| (argument, bounds(argument, name)));
+        let (x, y) = (Summand { expr: x.expr.clone(), bounds: a? }, Summand { expr: y.expr.clone(), bounds: b? });
+        let (first, second) = (self.value(x.clone()), self.value(y.clone()));
+        let where_present = |value: usize, bounds: ValueBounds, other: usize| {
+            let number = cast(column(value_name(value)), DataType::Float64) * lit(bounds.lattice().step());
+            let expr = when(column(value_name(other)).is_not_null(), number).end();
+            expr.map(|expr| Summand { expr, bounds }).map_err(|error| unplanned(&error))
         };
-        let x = where_present(&one.expr, &a, &other.expr, &b)?;
-        let y = where_present(&other.expr, &b, &one.expr, &a)?;
-        Ok([self.add(x), self.add(y)])
+        let (x, y) = (where_present(first, x.bounds, second)?, where_present(second, y.bounds, first)?);
+        Ok(([self.add(x), self.add(y)], [first, second]))
     }
 
-    /// The block of Σ(x − m)(y − n) for two summands with the middles m and n of their bounds; Σ(x − m)² for the same.
+    /// The index of a value that is computed first.
+    fn value(&mut self, wanted: Summand) -> usize {
+        self.values.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.values.push(wanted);
+            self.values.len() - 1
+        })
+    }
+
+    /// The block of Σ(x − m)(y − n) for two values with the middles m and n of their bounds, of the rows where both are
+    /// present and a third value as well; Σ(x − m)² for the same value twice.
     ///
     /// Each factor is taken on its lattice, clamped and centred: |x − m| is at most half a range.
-    fn products(&mut self, [x, y]: [usize; 2]) -> Result<usize, Refusal> {
-        let (a, b) = (&self.summands[x], &self.summands[y]);
-        let expr = centred(a)? * centred(b)?;
+    fn products(&mut self, [x, y]: [usize; 2], present: Option<usize>) -> Result<usize, Refusal> {
+        let (a, b) = (&self.values[x], &self.values[y]);
+        let product = centred(x, &a.bounds) * centred(y, &b.bounds);
+        let expr = match present {
+            None => Ok(product),
+            Some(other) => when(column(value_name(other)).is_not_null(), product).end(),
+        };
+        let expr = expr.map_err(|error| unplanned(&error))?;
         let steps = a.bounds.range() as f64 * b.bounds.range() as f64;
         // In the product of both half steps, of which no product needs more than 2^106, on at most 2^40 points.
         let coarser = (steps.log2().ceil() - LARGEST).max(0.0).exp2();
@@ -229,13 +253,12 @@ fn grid(bounds: &ValueBounds) -> Option<ValueBounds> {
         .find(|grid| grid.range() < u64::from(Quantiles::MAX_POINTS))
 }
 
-/// The values of a summand, on its lattice and within its bounds, less the middle of the bounds; NULL where absent.
-fn centred(summand: &Summand) -> Result<Expr, Refusal> {
-    let bounds = &summand.bounds;
-    let steps = on_lattice(&summand.expr, bounds).map_err(|error| unplanned(&error))?;
+/// A value less the middle of its bounds; NULL where absent.
+fn centred(value: usize, bounds: &ValueBounds) -> Expr {
+    let steps = cast(column(value_name(value)), DataType::Float64);
     // Twice the distance from the middle is a whole number of steps; floats hold it exactly below 2^53.
-    let twice = cast(steps, DataType::Float64) * lit(2.0) - lit(bounds.lower() as f64 + bounds.upper() as f64);
-    Ok(twice * lit(bounds.lattice().step() / 2.0))
+    let twice = steps * lit(2.0) - lit(bounds.lower() as f64 + bounds.upper() as f64);
+    twice * lit(bounds.lattice().step() / 2.0)
 }
 
 fn unplanned(error: &datafusion::common::DataFusionError) -> Refusal {
