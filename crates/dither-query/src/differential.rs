@@ -366,7 +366,7 @@ async fn caught(policy: &Policy, sql: &str, random: &mut Random) -> (bool, bool)
     let two = std::num::NonZeroU32::new(2).unwrap();
     mutant.shape.bounds = ContributionBounds { max_groups_per_unit: two, max_rows_per_group: two };
     let mut caught = (false, false);
-    for _ in 0..50 {
+    for _ in 0..25 {
         let table = rows(random);
         let without: Vec<Row> = table.iter().filter(|row| row.unit != Some(0)).cloned().collect();
         let (whole, less) = (integers(&mutant, &table, 1).await, integers(&mutant, &without, 1).await);
@@ -407,7 +407,7 @@ async fn the_portable_plan_gives_the_integers_of_the_naive_reference() {
 #[tokio::test(flavor = "multi_thread")]
 async fn both_plans_keep_the_same_rows() {
     let mut random = Random(17);
-    for round in 0..100 {
+    for round in 0..30 {
         let policy = policy("{ column = \"u\" }", 1 + random.below(3) as u32, 1 + random.below(3) as u32);
         let key = random.of(&["g", "h", "free"]);
         let sql = format!("SELECT {key}, SUM(x), SUM(y), MEDIAN(x), MAX(y), MIN(x) FROM t GROUP BY {key}");
@@ -442,7 +442,7 @@ async fn different_values_are_those_of_a_set() {
     let mut random = Random(19);
     let policy = policy("\"row\"", 1, 1);
     let plan = plan("SELECT COUNT(DISTINCT y), COUNT(DISTINCT x), COUNT(DISTINCT free) FROM t", &policy).await;
-    for _ in 0..50 {
+    for _ in 0..20 {
         let table = rows(&mut random);
         let y: BTreeSet<u64> =
             table.iter().filter_map(|row| row.y).filter(|y| !y.is_nan()).map(|y| (y + 0.0).to_bits()).collect();
@@ -464,7 +464,7 @@ async fn the_sums_of_squares_and_products_are_exact() {
     let mut random = Random(13);
     let policy = policy("\"row\"", 1, 1);
     let plan = plan("SELECT CORR(x, y) FROM t", &policy).await;
-    for _ in 0..50 {
+    for _ in 0..20 {
         let table = rows(&mut random);
         let pairs: Vec<(i128, i128)> = table
             .iter()
