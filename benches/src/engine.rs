@@ -166,7 +166,9 @@ async fn answer(case: &Case, way: Way, folder: &Path) -> Result<f64> {
                 unit: &priced.unit,
                 unit_kind: &priced.unit_kind,
                 bounds: priced.bounds,
+                values: &priced.values,
                 summands: &priced.summands,
+                histograms: &priced.histograms,
                 needs_rows: priced.needs_rows(),
                 secret: &secret,
             };

@@ -146,7 +146,7 @@ impl Totals {
         }
     }
 
-    /// Adds other totals, whose keys and tallied integers have other numbers.
+    /// Adds other totals, whose keys and tallied integers have other numbers; integers without a mapping are themselves.
     pub fn merge(&mut self, other: &Self, keys: &[u32], values: &[Option<Vec<i64>>]) {
         let summed = self.columns.summed;
         for (from, to) in keys.iter().enumerate().filter(|(from, to)| *from < other.keys() && **to != crate::DROPPED) {

@@ -193,6 +193,8 @@ fn sq_09_and_sq_10_one_odd_row_changes_neither_status_nor_schema_nor_charge() {
         "SELECT COUNT(*) AS n FROM visits WHERE date_trunc('month', day) > CAST('2026-01-01' AS DATE)",
         "SELECT COUNT(*) AS n FROM visits WHERE substr(city, 3, 2) = 'ab'",
         "SELECT ward, AVG(age) AS a FROM visits GROUP BY ward",
+        "SELECT bucket(age, 18, 65) AS b, VAR_POP(age) AS v, MEDIAN(age) AS m, COUNT(DISTINCT day) AS d FROM visits \
+         GROUP BY b",
     ];
     let odd_rows = [
         "500,A,Bob,42,2026-01-01\n",
@@ -416,11 +418,11 @@ fn sq_31_names_with_quotes_are_data_not_code() {
 #[test]
 fn a_refusal_shows_code_caret_and_hint() {
     let clinic = Clinic::with("");
-    let output = clinic.query("SELECT ward,\n       MAX(age) FROM visits GROUP BY ward", &["-e", "0.1"]);
+    let output = clinic.query("SELECT ward,\n       MODE(age) FROM visits GROUP BY ward", &["-e", "0.1"]);
     assert_eq!(
         stderr(&output),
-        "error[unknown-function]: the function `max` is not offered\n  2 |        MAX(age) FROM visits GROUP BY ward\n    \
-         |        ^^^\nhint: an exact extreme or quantile shows somebody's value; COUNT, SUM and AVG are offered\n"
+        "error[unknown-function]: the function `mode` is not offered\n  2 |        MODE(age) FROM visits GROUP BY ward\n    \
+         |        ^^^^\nhint: the most frequent value may be somebody's; group by the values and count\n"
     );
     assert_eq!(output.status.code(), Some(1));
 }
@@ -450,6 +452,31 @@ fn plan_charges_nothing_and_says_what_it_would_cost() {
     let percent =
         clinic.run(&["plan", "-p", "policy.toml", "SELECT AVG(age) AS a FROM visits", "--target-error", "0.001%"]);
     assert!(stderr(&percent).contains("target-error"), "{}", stderr(&percent));
+}
+
+#[test]
+fn variances_and_quantiles_are_answered_in_every_public_group() {
+    let clinic = Clinic::with("");
+    let sql = "SELECT ward, VAR_POP(age) AS v, CORR(age, patient * 0 + age) AS r, MEDIAN(age) AS m, MIN(age) AS low, \
+               MAX(age) AS high, COUNT(DISTINCT city) AS cities FROM visits GROUP BY ward";
+    let refused = clinic.query(sql, &["-e", "0.1"]);
+    assert!(stderr(&refused).contains("missing-bounds"), "a product with an unbounded column has no bounds");
+    let sql = sql.replace("patient * 0 + age", "110 - age");
+    let plan = stdout(&clinic.run(&["plan", "-p", "policy.toml", &sql, "-e", "0.5"]));
+    for part in ["exponential", "rows of rank", "rows from the end", "sum of squares", "sum of products"] {
+        assert!(plan.contains(part), "{part} is missing in\n{plan}");
+    }
+    let answer = json(&clinic.query(&sql, &["-e", "0.5", "-f", "json"]));
+    assert_eq!(answer["charged"]["epsilon"], 0.5);
+    let rows = answer["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let value = |name: &str| row[name]["value"].as_f64().unwrap();
+        assert!(row["m"]["low"].is_null() && row["m"]["high"].is_null(), "a quantile has no interval");
+        assert!((0.0..=110.0).contains(&value("low")) && value("low") <= value("m") && value("m") <= value("high"));
+        assert!((0.0..=3025.0).contains(&value("v")) && row["v"]["low"].as_f64() <= row["v"]["high"].as_f64());
+        assert!(row["r"]["low"].as_f64().unwrap() >= -1.0 && row["r"]["high"].as_f64().unwrap() <= 1.0);
+    }
 }
 
 #[test]

@@ -11,8 +11,9 @@
 //! [`Mechanism::apply`](dither_core::Mechanism::apply) takes an open gate, and only a charge opens it.
 //!
 //! # Where to start
-//! [`TableMechanism`] is what a query becomes: [`Block`]s of columns with one [`Noise`] each, and a [`KeyRule`].
-//! [`Laplace`], [`Gaussian`] and [`Threshold`], whose noise may be [`TruncatedGeometric`], are its parts. [`Selection`] leads to the mechanisms that choose,
+//! [`TableMechanism`] is what a query becomes: [`Block`]s of columns with one [`Noise`] each, [`Quantiles`], and a
+//! [`KeyRule`]. [`Laplace`], [`Gaussian`] and [`Threshold`], whose noise may be [`TruncatedGeometric`], are its parts.
+//! [`Selection`] leads to the mechanisms that choose,
 //! [`SparseVector`] compares with a threshold, [`VectorNoise`] and [`Staircase`] add noise to numbers outside of a
 //! table. [`RandomizedResponse`] and [`UnaryEncoding`] run on a user's own device. `docs/adding-a-mechanism.md` tells how to add one.
 
@@ -29,6 +30,7 @@ pub mod misuse;
 mod noisy_max;
 mod permute_and_flip;
 mod plan;
+mod quantile;
 mod randomized_response;
 mod sampler;
 mod saturate;
@@ -53,6 +55,7 @@ pub use laplace::Laplace;
 pub use noisy_max::{MaxNoise, NoisyMax};
 pub use permute_and_flip::PermuteAndFlip;
 pub use plan::PlanMechanism;
+pub use quantile::{Fraction, Histogram, Quantiles};
 pub use randomized_response::RandomizedResponse;
 pub use selection::{ExactVector, MaxSensitivity, Selection};
 pub use sparse_vector::SparseVector;

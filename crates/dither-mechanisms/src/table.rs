@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::gaussian::Gaussian;
 use crate::laplace::Laplace;
+use crate::quantile::{Histogram, Quantiles};
 use crate::sampler::Samplers;
 use crate::threshold::Threshold;
 
-/// The whole private step of a query: which rows are kept, and noise on every cell of them.
+/// The whole private step of a query: which rows are kept, and noise on every cell of them or a choice for it.
 ///
 /// # Privacy
-/// The composition of its blocks and its key rule, for the neighbours that the sensitivities were derived for.
+/// The composition of its blocks, its quantiles and its key rule, for the neighbours that the sensitivities were derived for.
 /// With [`KeyRule::Public`] the keys and their order must be functions of public things alone: every row is
 /// kept, in the given order. With [`KeyRule::Threshold`] the caller must sort the rows canonically, by key.
 /// Noise is drawn for each cell by itself, after the keys are joined, so an absent key gets noise like any other.
@@ -21,8 +22,8 @@ use crate::threshold::Threshold;
 /// use dither_core::{Epsilon, L1Sensitivity, Measurement, Mechanism, PrivacyEvent, RequestId};
 /// use dither_mechanisms::{Block, KeyRule, Laplace, Noise, TableMechanism};
 /// let count = Laplace::for_epsilon(L1Sensitivity::new(1), "0.5".parse::<Epsilon>()?)?;
-/// let mechanism =
-///     TableMechanism { blocks: vec![Block { width: 1, noise: Noise::Laplace(count) }], keys: KeyRule::Public };
+/// let blocks = vec![Block { width: 1, noise: Noise::Laplace(count) }];
+/// let mechanism = TableMechanism { blocks, quantiles: Vec::new(), keys: KeyRule::Public };
 /// let measurement = Measurement::new(mechanism, RequestId::digest([b"how many?".as_slice()]));
 /// assert_eq!(measurement.event(), PrivacyEvent::Composed(vec![count.event()]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -31,6 +32,8 @@ use crate::threshold::Threshold;
 pub struct TableMechanism {
     /// The columns from left to right, in blocks.
     pub blocks: Vec<Block>,
+    /// The quantiles, whose answers stand right of the blocks.
+    pub quantiles: Vec<Quantiles>,
     /// Which rows are kept.
     pub keys: KeyRule,
 }
@@ -116,6 +119,8 @@ pub struct ExactRow {
     pub values: Vec<i128>,
     /// The number of distinct units under the key, for the threshold.
     pub units: i64,
+    /// One histogram for each of the quantiles of the mechanism.
+    pub histograms: Vec<Histogram>,
 }
 
 impl std::fmt::Debug for ExactTable {
@@ -142,7 +147,7 @@ pub struct NoisyTable {
 pub struct NoisyRow {
     /// The key.
     pub key: Vec<Key>,
-    /// One integer per column, in refined steps of the lattice of its column.
+    /// One integer per column, in refined steps of the lattice of its column; then one point per quantile.
     pub values: Vec<i128>,
 }
 
@@ -157,7 +162,8 @@ impl Mechanism for TableMechanism {
             KeyRule::Public => None,
             KeyRule::Threshold(threshold) => Some(threshold.event()),
         };
-        PrivacyEvent::Composed(blocks.chain(keys).collect())
+        let quantiles = self.quantiles.iter().map(Quantiles::event);
+        PrivacyEvent::Composed(blocks.chain(quantiles).chain(keys).collect())
     }
 
     fn apply(
@@ -175,7 +181,8 @@ impl TableMechanism {
     pub(crate) fn add_noise<S: BitSource>(&self, exact: ExactTable, source: &mut S) -> Result<NoisyTable, GateError> {
         let columns: Vec<Noise> =
             self.blocks.iter().flat_map(|block| std::iter::repeat_n(block.noise, block.width)).collect();
-        if exact.rows.iter().any(|row| row.values.len() != columns.len()) {
+        let width = (columns.len(), self.quantiles.len());
+        if exact.rows.iter().any(|row| (row.values.len(), row.histograms.len()) != width) {
             return Err(GateError::Failed);
         }
         self.draw(exact, &columns, source).map_err(|_| GateError::Failed)
@@ -193,13 +200,17 @@ impl TableMechanism {
             KeyRule::Threshold(threshold) => Some((threshold, threshold.sampler())),
         };
         let mut rows = Vec::new();
-        for ExactRow { key, values, units } in exact.rows {
+        for ExactRow { key, values, units, histograms } in exact.rows {
             let kept = match &rule {
                 None => true,
                 Some((threshold, sampler)) => threshold.admits(units, sampler, source)?,
             };
             if kept {
-                rows.push(NoisyRow { key, values: samplers.add(&values, source)? });
+                let mut values = samplers.add(&values, source)?;
+                for (quantiles, histogram) in self.quantiles.iter().zip(&histograms) {
+                    values.extend(quantiles.draw(histogram, source)?);
+                }
+                rows.push(NoisyRow { key, values });
             }
         }
         Ok(NoisyTable { rows })

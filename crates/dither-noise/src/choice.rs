@@ -3,6 +3,8 @@
 //! A weight e^-x is never computed. It has a rational envelope, (53/144)^⌊x⌋ ≥ e^-x up to a level, from which
 //! integers draw a proposal, and coins of probability 144/(53e) and e^-(x − ⌊x⌋) accept it.
 
+use std::ops::Range;
+
 use dashu_int::UBig;
 use dither_core::Ratio;
 
@@ -79,6 +81,132 @@ pub fn exponential_choice<S: BitSource + ?Sized>(
         }
     }
     Err(NoiseError::Exhausted)
+}
+
+/// One of the positions with P(p) proportional to exp(−`rate` · d(p)), exactly, where d(p) counts how many steps p is
+/// worse than the best. Positions are not listed, so there may be 2^60 of them.
+///
+/// `within` tells for a number of steps the range of the positions that are worse by at most that; a larger number has a
+/// range that contains those of all smaller ones. `distance` is d. Each is asked some hundred times.
+///
+/// *Law.* As for [`exponential_choice`], whose levels are here the differences of two such ranges: the positions with
+/// ⌊rate · d⌋ = ℓ are those within ⌈(ℓ + 1)/rate⌉ − 1 steps and not within ⌈ℓ/rate⌉ − 1.
+///
+/// # Errors
+/// [`NoiseError::OutOfRange`] for no positions, for ranges that do not contain one another or disagree with `distance`,
+/// and for a rate with a denominator of 2^120 or more; and what the source reports.
+///
+/// ```
+/// use dither_core::Ratio;
+/// use dither_noise::{NoiseSource, exponential_choice_by_distance};
+/// let mut source = NoiseSource::from_os()?;
+/// // A million positions, of which those around 700,000 are best.
+/// let best = 700_000u64;
+/// let within = |steps: u128| {
+///     let steps = u64::try_from(steps).unwrap_or(u64::MAX);
+///     best.saturating_sub(steps)..best.saturating_add(steps).saturating_add(1).min(1_000_000)
+/// };
+/// let distance = |position: u64| u128::from(position.abs_diff(best));
+/// let chosen = exponential_choice_by_distance(
+///     &mut source, 0..1_000_000, Ratio::new(1, 10).unwrap(), within, distance)?;
+/// assert!(chosen.abs_diff(best) < 1_000);
+/// # Ok::<(), dither_noise::NoiseError>(())
+/// ```
+pub fn exponential_choice_by_distance<S: BitSource + ?Sized>(
+    source: &mut S,
+    positions: Range<u64>,
+    rate: Ratio,
+    within: impl Fn(u128) -> Range<u64>,
+    distance: impl Fn(u64) -> u128,
+) -> Result<u64, NoiseError> {
+    end_if_stuck(source)?;
+    let rings = rings(&positions, rate, within)?;
+    let unit = rings.last().map_or(0, |ring| ring.level);
+    let mass = |ring: &Ring| weight(ring.level, unit) * UBig::from(ring.len());
+    let total: UBig = rings.iter().map(mass).sum();
+    for _ in 0..MAX_TRIES {
+        let mut number = uniform_below_big(source, &total)?;
+        for ring in &rings {
+            let mass = mass(ring);
+            if number >= mass {
+                number -= mass;
+                continue;
+            }
+            let place = u64::try_from(number / weight(ring.level, unit)).map_err(|_| NoiseError::OutOfRange)?;
+            let (position, steps) = (ring.at(place), distance(ring.at(place)));
+            if level(steps, rate)? != ring.level {
+                return Err(NoiseError::OutOfRange);
+            }
+            if accept(source, ring.level, steps, rate)? {
+                return Ok(position);
+            }
+            break;
+        }
+    }
+    Err(NoiseError::Exhausted)
+}
+
+/// The positions of one level: what is left of the better ones, and what is right of them.
+struct Ring {
+    level: u8,
+    left: Range<u64>,
+    right: Range<u64>,
+}
+
+impl Ring {
+    fn len(&self) -> u64 {
+        (self.left.end - self.left.start) + (self.right.end - self.right.start)
+    }
+
+    fn at(&self, place: u64) -> u64 {
+        let left = self.left.end - self.left.start;
+        if place < left { self.left.start + place } else { self.right.start + (place - left) }
+    }
+}
+
+/// The levels that have positions.
+fn rings(all: &Range<u64>, rate: Ratio, within: impl Fn(u128) -> Range<u64>) -> Result<Vec<Ring>, NoiseError> {
+    if all.is_empty() {
+        return Err(NoiseError::OutOfRange);
+    }
+    let mut rings: Vec<Ring> = Vec::new();
+    let mut inner: Option<Range<u64>> = None;
+    for level in 0..=LAST_LEVEL {
+        let outer = match level {
+            LAST_LEVEL => all.clone(),
+            level => {
+                let beyond = rate.denominator().checked_mul(u128::from(level) + 1).ok_or(NoiseError::OutOfRange)?;
+                within(beyond.div_ceil(rate.numerator()) - 1)
+            }
+        };
+        let (left, right) = match &inner {
+            _ if outer.is_empty() && inner.is_none() => continue,
+            None => (outer.start..outer.end, outer.end..outer.end),
+            Some(inner) => (outer.start..inner.start, inner.end..outer.end),
+        };
+        if left.start > left.end || right.start > right.end || outer.start < all.start || outer.end > all.end {
+            return Err(NoiseError::OutOfRange);
+        }
+        let ring = Ring { level, left, right };
+        if ring.len() > 0 {
+            rings.push(ring);
+        }
+        if outer == *all {
+            break;
+        }
+        inner = Some(outer);
+    }
+    Ok(rings)
+}
+
+/// min(⌊rate · distance⌋, 128).
+fn level(distance: u128, rate: Ratio) -> Result<u8, NoiseError> {
+    let far = rate.denominator().checked_mul(LAST_LEVEL.into()).ok_or(NoiseError::OutOfRange)?;
+    // Below, rate · distance is below 128, so the product is below 128 denominators and fits.
+    Ok(match distance < far.div_ceil(rate.numerator()) {
+        true => (distance * rate.numerator() / rate.denominator()) as u8,
+        false => LAST_LEVEL,
+    })
 }
 
 /// One of the candidates by permute-and-flip; its index.

@@ -41,7 +41,7 @@ mod tails;
 mod uniform;
 
 pub use bernoulli::{bernoulli, bernoulli_exp};
-pub use choice::{bernoulli_odds, exponential_choice, permute_and_flip};
+pub use choice::{bernoulli_odds, exponential_choice, exponential_choice_by_distance, permute_and_flip};
 pub use error::NoiseError;
 pub use exponential::discrete_exponential;
 pub use gaussian::discrete_gaussian;

@@ -7,7 +7,8 @@ mod common;
 use common::{Seeded, Stub, ratio};
 use dither_core::Ratio;
 use dither_noise::{
-    NoiseError, bernoulli_odds, discrete_exponential, discrete_staircase, exponential_choice, permute_and_flip,
+    NoiseError, bernoulli_odds, discrete_exponential, discrete_staircase, exponential_choice,
+    exponential_choice_by_distance, permute_and_flip,
 };
 use dither_testing::fit::{CAUGHT, Misfit, check_events, check_scale, deviations};
 use dither_testing::{FALSE_ALARM, StubBytes};
@@ -91,6 +92,47 @@ fn fp_05_exponential_choices_fit() {
         let fit = choice_fits(exponential_choice, exponential_pmf, &utilities, rate, rate.as_f64());
         assert_eq!(fit, Ok(()), "{rate:?}");
     }
+}
+
+/// The same choice where the candidates rise to the best and fall again.
+fn by_distance(source: &mut Seeded, utilities: &[i128], rate: Ratio) -> Result<usize, NoiseError> {
+    let best = *utilities.iter().max().unwrap();
+    let near = |steps: u128| utilities.iter().map(move |utility| best.abs_diff(*utility) <= steps);
+    let within = |steps: u128| {
+        let first = near(steps).position(|near| near).unwrap() as u64;
+        first..first + near(steps).filter(|near| *near).count() as u64
+    };
+    let distance = |position: u64| best.abs_diff(utilities[position as usize]);
+    exponential_choice_by_distance(source, 0..utilities.len() as u64, rate, within, distance)
+        .map(|place| place as usize)
+}
+
+#[test]
+fn fp_05_choices_by_distance_fit() {
+    for (mut utilities, rate) in cases() {
+        // Up to the best in the middle, and down again.
+        utilities.sort_unstable();
+        let middle = utilities.len() / 2;
+        utilities[middle..].reverse();
+        let fit = choice_fits(by_distance, exponential_pmf, &utilities, rate, rate.as_f64());
+        assert_eq!(fit, Ok(()), "{utilities:?} {rate:?}");
+    }
+    for mutant in [0.5 * 1.03, 0.5 * 0.97] {
+        assert!(choice_fits(by_distance, exponential_pmf, &[0, 3, 2], ratio(1, 2), mutant).is_err());
+    }
+}
+
+#[test]
+fn ranges_that_are_none_are_errors_and_no_panic() {
+    let mut source = Seeded::new(9);
+    let mut choose = |within: fn(u128) -> std::ops::Range<u64>, distance: fn(u64) -> u128| {
+        exponential_choice_by_distance(&mut source, 0..10, ratio(1, 1), within, distance)
+    };
+    assert_eq!(choose(|_| 0..11, |_| 0), Err(NoiseError::OutOfRange), "beyond the positions");
+    assert_eq!(choose(|steps| if steps == 0 { 0..10 } else { 2..3 }, |_| 5), Err(NoiseError::OutOfRange));
+    assert_eq!(choose(|steps| if steps == 0 { 5..6 } else { 0..3 }, |_| 0), Err(NoiseError::OutOfRange));
+    let empty = exponential_choice_by_distance(&mut source, 3..3, ratio(1, 1), |_| 3..3, |_| 0);
+    assert_eq!(empty, Err(NoiseError::OutOfRange));
 }
 
 #[test]

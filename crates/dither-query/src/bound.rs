@@ -5,6 +5,9 @@
 //!                            ─▶ at most L0 groups per unit ─▶ per group: units, counts and sums
 //! ```
 //!
+//! Quantiles need the values themselves: how many of the kept rows of a group lie on which point of a grid. That is a
+//! second plan over the same table, which keeps the same rows and groups and counts them by value.
+//!
 //! Which rows and groups of a unit are kept is decided by a hash of their contents under a secret that is drawn for
 //! the request: not by row order, so that one unit's rows cannot change which rows of another are kept, and not
 //! predictably, so that nobody can arrange to be kept.
@@ -23,7 +26,7 @@ use datafusion::functions::math::expr_fn::{floor, isnan};
 use datafusion::functions::string::expr_fn::{btrim, concat, lower};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_aggregate::expr_fn::{count, sum};
-use datafusion::functions_window::expr_fn::row_number;
+use datafusion::functions_window::expr_fn::{dense_rank, row_number};
 use datafusion::logical_expr::{
     Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableSource, cast, lit, try_cast, when,
 };
@@ -37,18 +40,34 @@ use crate::sql::{clamped, key_literal};
 /// What the portable plan measures for each group, besides units and rows: one sum for each of these.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summand {
-    /// The row-local expression, a float.
+    /// The row-local expression, a float, over the columns of the table and the values that were computed first.
     pub expr: Expr,
     /// What its values are clamped to, and their lattice.
     pub bounds: ValueBounds,
+}
+
+/// What a histogram counts for each group: how many of the kept rows have which value. NULL is not counted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram {
+    /// The row-local expression.
+    pub expr: Expr,
+    /// The type of its values.
+    pub kind: DataType,
+    /// Whether the number of different values is all that is wanted.
+    pub distinct: bool,
 }
 
 /// The names of the columns of the result; keys are `k0`, `k1`, …
 pub(crate) const UNITS: &str = "units";
 /// The number of rows kept.
 pub(crate) const ROWS: &str = "rows";
+/// A value of a histogram, and the number of kept rows that have it.
+pub(crate) const POINT: &str = "point";
+/// How many rows have the value.
+pub(crate) const COUNT: &str = "count";
 const UNIT: &str = "unit";
 const RANK: &str = "rank";
+const GROUP_RANK: &str = "group_rank";
 
 pub(crate) fn key_name(index: usize) -> String {
     format!("k{index}")
@@ -62,7 +81,12 @@ pub(crate) fn count_name(index: usize) -> String {
     format!("n{index}")
 }
 
-fn column(name: impl Into<String>) -> Expr {
+/// The name of a value that is computed first. No column of a table has one like it.
+pub fn value_name(index: usize) -> String {
+    format!("\u{1}x{index}")
+}
+
+pub(crate) fn column(name: impl Into<String>) -> Expr {
     Expr::Column(Column::from_name(name))
 }
 
@@ -76,9 +100,14 @@ pub struct Bounding<'a> {
     pub unit_kind: &'a DataType,
     /// How much one unit may contribute.
     pub bounds: ContributionBounds,
+    /// What is computed first: a column of its own for each, see [`value_name`], with the number of lattice steps, clamped,
+    /// as an integer. Summands that need a value several times refer to it.
+    pub values: &'a [Summand],
     /// What is summed.
     pub summands: &'a [Summand],
-    /// Whether rows are counted or summed at all; counting units needs no choice of rows.
+    /// What is counted by value.
+    pub histograms: &'a [Histogram],
+    /// Whether rows are counted or summed at all; counting units needs no choice of rows, and histograms make their own.
     pub needs_rows: bool,
     /// The secret of the request, as text.
     pub secret: &'a str,
@@ -101,6 +130,34 @@ impl Bounding<'_> {
                 let groups = self.bounded_groups(self.unit_groups(rows)?)?;
                 groups.aggregate(self.keys(), self.group_aggregates())?.build()
             }
+        }
+    }
+
+    /// Builds the plan of one histogram over a table: keys, value, number of rows; keys and the number of different values
+    /// where that is all that is wanted. It keeps the rows that the other plan keeps, since both choose by the same hashes
+    /// of the same contents.
+    ///
+    /// # Errors
+    /// As for [`Bounding::plan`].
+    ///
+    /// # Privacy
+    /// One unit moves the counts of at most L0 groups, and in each of them by at most R together; so it does the numbers of
+    /// different values.
+    pub fn histogram(&self, index: usize, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
+        let rows = self.rows(source)?;
+        let kept = match self.unit {
+            PrivacyUnit::Row => rows,
+            PrivacyUnit::Column(_) => self.rows_in_bounded_groups(self.bounded_rows(rows)?)?,
+        };
+        let value = column(format!("h{index}"));
+        let by = [self.keys(), vec![value.clone().alias(POINT)]].concat();
+        let counted = kept.filter(value.is_not_null())?.aggregate(by, vec![count(lit(1_i64)).alias(COUNT)])?;
+        match self.histograms.get(index) {
+            // In a second step: groups, unlike the values of a distinct count, can be put aside on disk.
+            Some(Histogram { distinct: true, .. }) => {
+                counted.aggregate(self.keys(), vec![count(column(POINT)).alias(COUNT)])?.build()
+            }
+            _ => counted.build(),
         }
     }
 
@@ -129,8 +186,9 @@ impl Bounding<'_> {
     /// How much a unit may contribute; `None` where there is nothing to choose.
     pub(crate) fn limits(&self) -> Limits {
         let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows } = self.bounds;
+        let chosen = self.needs_rows || !self.histograms.is_empty();
         Limits {
-            max_rows_per_group: self.needs_rows.then_some(rows),
+            max_rows_per_group: chosen.then_some(rows),
             max_groups_per_unit: (!self.few_groups()).then_some(groups),
         }
     }
@@ -151,6 +209,16 @@ impl Bounding<'_> {
         for filter in &self.question.filters {
             plan = plan.filter(filter.clone())?;
         }
+        if !self.values.is_empty() {
+            let fields = plan.schema().columns().into_iter().map(Expr::Column);
+            let values = self
+                .values
+                .iter()
+                .enumerate()
+                .map(|(index, value)| Ok(on_lattice(&value.expr, &value.bounds)?.alias(value_name(index))));
+            let all = fields.map(Ok).chain(values).collect::<Result<Vec<_>>>()?;
+            plan = plan.project(all)?;
+        }
         let mut columns = Vec::new();
         if let PrivacyUnit::Column(name) = self.unit {
             plan = plan.filter(column(name).is_not_null())?;
@@ -161,6 +229,9 @@ impl Bounding<'_> {
         }
         for (index, summand) in self.summands.iter().enumerate() {
             columns.push(value(summand)?.alias(format!("v{index}")));
+        }
+        for (index, histogram) in self.histograms.iter().enumerate() {
+            columns.push(wide(histogram.expr.clone(), &histogram.kind).alias(format!("h{index}")));
         }
         plan.project(if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns })
     }
@@ -182,10 +253,15 @@ impl Bounding<'_> {
         if !self.needs_rows {
             return rows.aggregate(self.unit_and_keys(), vec![count(lit(1_i64)).alias(ROWS)]);
         }
+        self.bounded_rows(rows)?.aggregate(self.unit_and_keys(), self.row_aggregates())
+    }
+
+    /// At most R rows of each unit in each group.
+    fn bounded_rows(&self, rows: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
         let values = (0..self.summands.len()).map(|index| column(format!("v{index}")));
-        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values))?;
-        let limit = self.bounds.max_rows_per_group.get();
-        ranked(rows, self.unit_and_keys(), order, limit)?.aggregate(self.unit_and_keys(), self.row_aggregates())
+        let points = (0..self.histograms.len()).map(|index| column(format!("h{index}")));
+        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values).chain(points))?;
+        ranked(rows, self.unit_and_keys(), order, self.bounds.max_rows_per_group.get())
     }
 
     fn row_aggregates(&self) -> Vec<Expr> {
@@ -206,6 +282,17 @@ impl Bounding<'_> {
         }
         let order = self.keyed_hash("group", self.unit_and_keys())?;
         ranked(groups, vec![column(UNIT)], order, self.bounds.max_groups_per_unit.get())
+    }
+
+    /// The rows of at most L0 groups of each unit: the same groups.
+    fn rows_in_bounded_groups(&self, rows: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
+        if self.few_groups() {
+            return Ok(rows);
+        }
+        let order = self.keyed_hash("group", self.unit_and_keys())?.sort(true, false);
+        let rank = dense_rank().partition_by(vec![column(UNIT)]).order_by(vec![order]).build()?;
+        let limit = u64::from(self.bounds.max_groups_per_unit.get());
+        rows.window(vec![rank.alias(GROUP_RANK)])?.filter(column(GROUP_RANK).lt_eq(lit(limit)))
     }
 
     fn group_aggregates(&self) -> Vec<Expr> {
@@ -265,7 +352,7 @@ fn ranked(rows: LogicalPlanBuilder, by: Vec<Expr>, order: Expr, limit: u32) -> R
 }
 
 /// The number of lattice steps nearest to a value, clamped; NULL for NULL and NaN.
-fn on_lattice(value: &Expr, bounds: &ValueBounds) -> Result<Expr> {
+pub(crate) fn on_lattice(value: &Expr, bounds: &ValueBounds) -> Result<Expr> {
     let steps = floor(value.clone() / lit(bounds.lattice().step()) + lit(0.5));
     let missing = lit(ScalarValue::Float64(None));
     let steps = when(isnan(steps.clone()), missing).otherwise(steps)?;

@@ -1,5 +1,6 @@
 //! Engines count. What they return is checked, turned into the integers that the mechanism measures, and sealed.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,18 +10,18 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, TableSource};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
-use dither_mechanisms::{ExactRow, ExactTable};
+use dither_mechanisms::{ExactRow, ExactTable, Histogram};
 use dither_noise::Secret;
 
-use crate::bound::{Bounding, ROWS, UNITS, count_name, key_name, sum_name};
+use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, sum_name};
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::operator;
-use crate::plan::{Measure, QueryPlan};
+use crate::plan::{Measure, QueryPlan, Ranks};
 use crate::policy::TablePolicy;
 use crate::rehearsal;
 use crate::source::Table;
@@ -81,6 +82,8 @@ pub struct Counted {
     pub rows: i128,
     /// The sum of each summand in steps of its lattice, and the number of values in it.
     pub sums: Vec<(i128, i128)>,
+    /// For each histogram the integers that occur and how often; of a distinct count the number of values as that of one.
+    pub histograms: Vec<Vec<(i64, u64)>>,
 }
 
 /// The future of an engine's exact integers.
@@ -132,9 +135,8 @@ impl LocalEngine {
     }
 
     async fn run_portable(&self, bounding: &Bounding<'_>, table: Table) -> Result<Vec<Counted>, EngineError> {
-        let plan = bounding.plan(provider_as_source(table))?;
-        let batches = DataFrame::new(self.context.state(), plan).collect().await?;
-        read(bounding, &batches)
+        let run = async |plan| Ok(DataFrame::new(self.context.state(), plan).collect().await?);
+        portable(bounding, provider_as_source(table), run).await
     }
 }
 
@@ -215,7 +217,9 @@ pub(crate) async fn exact(
         unit: &plan.unit,
         unit_kind: &plan.unit_kind,
         bounds: plan.bounds,
+        values: &plan.values,
         summands: &plan.summands,
+        histograms: &plan.histograms,
         needs_rows: plan.needs_rows(),
         secret,
     };
@@ -224,13 +228,16 @@ pub(crate) async fn exact(
     keyed(plan, groups)
 }
 
-/// The integers that the blocks of the mechanism measure in a group.
+/// The integers that the mechanism measures in a group.
 fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, EngineError> {
-    let Counted { key, units, rows, sums } = group;
+    let Counted { key, units, rows, sums, histograms } = group;
     let mut values = Vec::new();
     for measure in &plan.measures {
         match measure {
             Measure::Units => values.push(units),
+            Measure::Distinct(index) => {
+                values.push(histograms[*index].iter().map(|(_, count)| i128::from(*count)).sum())
+            }
             Measure::Rows => values.push(rows),
             Measure::Sum(index) => values.push(sums[*index].0),
             Measure::Pair(index) => {
@@ -242,34 +249,87 @@ fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, EngineError> {
             }
         }
     }
-    Ok(ExactRow { key, values, units: i64::try_from(units).map_err(|_| failed("a count overflows"))? })
+    let units = i64::try_from(units).map_err(|_| failed("a count overflows"))?;
+    let histograms = plan.ranks.iter().map(|ranks| on_grid(ranks, &histograms[ranks.histogram]));
+    Ok(ExactRow { key, values, units, histograms: histograms.collect::<Result<_, _>>()? })
 }
 
-/// Reads the result of a portable plan, wherever it was run.
+/// The histogram of a group on the grid of its quantiles, in their order.
+fn on_grid(ranks: &Ranks, values: &[(i64, u64)]) -> Result<Histogram, EngineError> {
+    let point = |&(value, count): &(i64, u64)| {
+        let point = value.checked_sub(ranks.grid.lower()).and_then(|point| u32::try_from(point).ok());
+        Ok((point.ok_or_else(|| failed("a value is off its grid"))?, count))
+    };
+    let mut histogram = values.iter().map(point).collect::<Result<Histogram, EngineError>>()?;
+    histogram.sort_unstable();
+    Ok(histogram)
+}
+
+/// Counts by the portable plans, wherever they are run: one for the sums, and one for each histogram.
 ///
 /// # Errors
-/// A result that is not one.
-pub fn read(bounding: &Bounding<'_>, batches: &[RecordBatch]) -> Result<Vec<Counted>, EngineError> {
-    let places = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
-    places.map(|(batch, row)| group(bounding, batch, row)).collect()
+/// Those of the runs, and results that are none.
+pub async fn portable<F>(
+    bounding: &Bounding<'_>,
+    source: Arc<dyn TableSource>,
+    run: impl Fn(LogicalPlan) -> F,
+) -> Result<Vec<Counted>, EngineError>
+where
+    F: Future<Output = Result<Vec<RecordBatch>, EngineError>>,
+{
+    let batches = run(bounding.plan(Arc::clone(&source))?).await?;
+    let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
+    let mut groups = rows.map(|(batch, row)| group(bounding, batch, row)).collect::<Result<Vec<_>, _>>()?;
+    for (index, histogram) in bounding.histograms.iter().enumerate() {
+        let batches = run(bounding.histogram(index, Arc::clone(&source))?).await?;
+        let mut counted = by_value(bounding, histogram.distinct, &batches)?;
+        for group in &mut groups {
+            group.histograms.push(counted.remove(&name_of(&group.key)).unwrap_or_default());
+        }
+    }
+    Ok(groups)
 }
 
-/// One group of a portable result.
+/// One group of a portable result, still without histograms.
 fn group(bounding: &Bounding<'_>, batch: &RecordBatch, row: usize) -> Result<Counted, EngineError> {
-    let key = (0..bounding.question.keys.len())
-        .map(|index| {
-            let column = batch.column_by_name(&key_name(index)).ok_or_else(|| failed("a key column is missing"))?;
-            // No key has another type, and if one had, that must not show.
-            Ok(key_of(&ScalarValue::try_from_array(column, row)?).unwrap_or(Key::Null))
-        })
-        .collect::<Result<Vec<_>, EngineError>>()?;
+    let key = key(bounding, batch, row)?;
     let (units, rows) = (integer(batch, UNITS, row)?, integer(batch, ROWS, row)?);
     // Where only units are counted the plan has no sums.
     let summands = if bounding.needs_rows { bounding.summands.len() } else { 0 };
     let sums = (0..summands)
         .map(|index| Ok((integer(batch, &sum_name(index), row)?, integer(batch, &count_name(index), row)?)))
         .collect::<Result<_, EngineError>>()?;
-    Ok(Counted { key, units, rows, sums })
+    Ok(Counted { key, units, rows, sums, histograms: Vec::new() })
+}
+
+/// The values of one histogram and how many rows have each, by the name of the key; the number of different values as that
+/// of one where nothing else is wanted.
+fn by_value(
+    bounding: &Bounding<'_>,
+    distinct: bool,
+    batches: &[RecordBatch],
+) -> Result<HashMap<String, Vec<(i64, u64)>>, EngineError> {
+    let mut groups: HashMap<String, Vec<(i64, u64)>> = HashMap::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let count = u64::try_from(integer(batch, COUNT, row)?).map_err(|_| failed("a count overflows"))?;
+            let value = if distinct { 0 } else { integer(batch, POINT, row)? };
+            let value = i64::try_from(value).map_err(|_| failed("a value is off its grid"))?;
+            groups.entry(name_of(&key(bounding, batch, row)?)).or_default().push((value, count));
+        }
+    }
+    Ok(groups)
+}
+
+/// The key of a row of a result.
+fn key(bounding: &Bounding<'_>, batch: &RecordBatch, row: usize) -> Result<Vec<Key>, EngineError> {
+    (0..bounding.question.keys.len())
+        .map(|index| {
+            let column = batch.column_by_name(&key_name(index)).ok_or_else(|| failed("a key column is missing"))?;
+            // No key has another type, and if one had, that must not show.
+            Ok(key_of(&ScalarValue::try_from_array(column, row)?).unwrap_or(Key::Null))
+        })
+        .collect()
 }
 
 /// An exact integer of the result; NULL, the sum of nothing, is zero.
@@ -295,13 +355,14 @@ fn keyed(plan: &QueryPlan, groups: Vec<ExactRow>) -> Result<ExactTable, EngineEr
         rows.sort_by(|a, b| compare_keys(&a.key, &b.key));
         return Ok(ExactTable { rows });
     };
-    let mut found: std::collections::HashMap<String, ExactRow> =
-        groups.into_iter().map(|row| (name_of(&row.key), row)).collect();
+    let mut found: HashMap<String, ExactRow> = groups.into_iter().map(|row| (name_of(&row.key), row)).collect();
     let width: usize = plan.measures.iter().map(Measure::width).sum();
     let rows = product(&lists)
         .map(|key| match found.remove(&name_of(&key)) {
             Some(row) => row,
-            None => ExactRow { key, values: vec![0; width], units: 0 },
+            None => {
+                ExactRow { key, values: vec![0; width], units: 0, histograms: vec![Histogram::new(); plan.ranks.len()] }
+            }
         })
         .collect();
     Ok(ExactTable { rows })

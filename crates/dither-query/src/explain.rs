@@ -4,13 +4,13 @@ mod target;
 
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent};
-use dither_mechanisms::{KeyRule, Noise};
+use dither_mechanisms::{Fraction, KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
-use crate::ir::AggregateKind;
+use crate::ir::{AggregateKind, Argument};
 use crate::plan::{Derivation, Measure, QueryPlan, Shape, keys_in_words};
-use crate::release::{CONFIDENCE, half_width};
+use crate::release::{self, CONFIDENCE, half_width};
 
 pub use target::{TargetError, solve};
 
@@ -21,27 +21,41 @@ pub struct ExplainedOutput {
     pub name: String,
     /// What is measured, as in `AVG(time_in_hospital)`.
     pub measures: String,
-    /// The noise: `Laplace` or `Gaussian`.
+    /// The noise, `Laplace` or `Gaussian`, or `exponential` for a choice by the exponential mechanism.
     pub mechanism: &'static str,
-    /// How far one unit can move the measured numbers together, in the units of the data, in the l1 norm.
+    /// How far one unit can move the measured numbers together, in the units of the data, in the l1 norm; for a quantile,
+    /// how many rows it can move.
     pub l1_sensitivity: f64,
     /// The same in the l2 norm.
     pub l2_sensitivity: f64,
     /// Where the sensitivity comes from.
     pub bounds: String,
-    /// The share of ε. Aggregates that follow from the same measurement name the same share.
+    /// The share of ε, of everything that the value follows from. Aggregates that follow from the same measurement name
+    /// the same share.
     pub epsilon: f64,
     /// The scale of the noise (Laplace: scale, Gaussian: standard deviation), in the units of the data.
     pub noise_scale: f64,
-    /// Whether that is the noise of each of the two sums from which the value follows, and not of the value itself.
-    pub noise_of_pair: bool,
+    /// What that is the noise of, where it is not the value itself.
+    pub noise_of: Option<&'static str>,
     /// How far the released value will be from the exact bounded one, 95 times in 100; `None` if that depends on
     /// a size which the policy does not declare.
     pub expected_error: Option<f64>,
     /// The same in percent of the declared magnitude.
     pub expected_error_percent: Option<f64>,
+    /// For a quantile: by how many rows its rank will be off at most, 95 times in 100.
+    pub rank_error: Option<f64>,
     /// What the expectation assumes.
     pub assumption: Option<String>,
+}
+
+/// What an aggregate is measured with, in its units.
+struct Described {
+    mechanism: &'static str,
+    l1: f64,
+    l2: f64,
+    nanos: u64,
+    scale: f64,
+    of: Option<&'static str>,
 }
 
 /// The explanation of a plan.
@@ -142,36 +156,72 @@ impl QueryPlan {
         let outputs = self.question.aggregates.iter().zip(&self.derivations).zip(names);
         outputs
             .map(|((aggregate, derivation), name)| {
-                let index = derivation.block();
-                let noise = &self.mechanism.blocks[index].noise;
-                let step = self.step(index);
-                let sensitivity = self.sensitivity(&self.measures[index]);
-                let mechanism = match noise {
-                    Noise::Laplace(_) => "Laplace",
-                    Noise::Gaussian(_) => "Gaussian",
-                };
-                let (noise_scale, noise_of_pair) = self.noise_scale(*derivation);
+                let noise = self.described(*derivation);
                 let expected = self.expected_error(*derivation);
                 let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
                 ExplainedOutput {
                     name,
                     measures: readable(&aggregate.name),
-                    mechanism,
-                    l1_sensitivity: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
-                    l2_sensitivity: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
-                    bounds: self.bounds_in_words(aggregate.argument.as_ref().map(|argument| argument.origin.as_str())),
-                    epsilon: self.shares[index].as_f64(),
-                    noise_scale,
-                    noise_of_pair,
+                    mechanism: noise.mechanism,
+                    l1_sensitivity: noise.l1,
+                    l2_sensitivity: noise.l2,
+                    bounds: self.bounds_in_words(aggregate.argument.iter().chain(&aggregate.second)),
+                    epsilon: noise.nanos as f64 / Epsilon::NANOS as f64,
+                    noise_scale: noise.scale,
+                    noise_of: noise.of,
                     expected_error: expected,
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
+                    rank_error: self.rank_error(*derivation),
                     assumption: self.assumption(*derivation),
                 }
             })
             .collect()
     }
 
-    fn bounds_in_words(&self, origin: Option<&str>) -> String {
+    /// What an aggregate is measured with.
+    fn described(&self, derivation: Derivation) -> Described {
+        let Some(index) = derivation.block() else {
+            return self.described_choice(derivation);
+        };
+        let step = self.step(index);
+        let sensitivity = self.sensitivity(&self.measures[index]);
+        let (scale, of) = self.noise_scale(derivation, index);
+        Described {
+            mechanism: match &self.mechanism.blocks[index].noise {
+                Noise::Laplace(_) => "Laplace",
+                Noise::Gaussian(_) => "Gaussian",
+            },
+            l1: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
+            l2: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
+            nanos: derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum(),
+            scale,
+            of,
+        }
+    }
+
+    fn described_choice(&self, derivation: Derivation) -> Described {
+        let Derivation::Quantile { ranks, fraction } = derivation else {
+            let unknown = f64::INFINITY;
+            return Described { mechanism: "", l1: unknown, l2: unknown, nanos: 0, scale: unknown, of: None };
+        };
+        let quantiles = &self.mechanism.quantiles[ranks];
+        let groups = f64::from(self.effective_bounds().max_groups_per_unit.get());
+        Described {
+            mechanism: "exponential",
+            l1: quantiles.rows() as f64 * groups,
+            l2: quantiles.rows() as f64 * groups.sqrt(),
+            nanos: self.shares[self.measures.len() + ranks].nanos(),
+            scale: quantiles.rank_scale(fraction),
+            of: Some("the rank, in rows"),
+        }
+    }
+
+    fn rank_error(&self, derivation: Derivation) -> Option<f64> {
+        let Derivation::Quantile { ranks, fraction } = derivation else { return None };
+        self.mechanism.quantiles[ranks].rank_error(fraction, CONFIDENCE)
+    }
+
+    fn bounds_in_words<'a>(&self, arguments: impl Iterator<Item = &'a Argument>) -> String {
         let bounds = self.effective_bounds();
         let contribution = match &self.unit {
             dither_core::PrivacyUnit::Row => "one row in one group".to_owned(),
@@ -181,10 +231,7 @@ impl QueryPlan {
                 counted(bounds.max_groups_per_unit.get(), "group")
             ),
         };
-        match origin {
-            Some(origin) => format!("{contribution}; {origin}"),
-            None => contribution,
-        }
+        arguments.fold(contribution, |words, argument| format!("{words}; {}", argument.origin))
     }
 
     fn explain_keys(&self) -> String {
@@ -200,14 +247,13 @@ impl QueryPlan {
     fn step(&self, block: usize) -> f64 {
         match self.measures[block] {
             Measure::Sum(index) | Measure::Pair(index) => self.summands[index].bounds.lattice().step(),
-            Measure::Units | Measure::Rows => 1.0,
+            Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
         }
     }
 
-    /// The scale of the noise of a value in its own unit, or that of each of the two sums behind it, and whether it is
-    /// the latter. A weighted sum of two Gaussian numbers is one again; of two Laplace numbers it is not, nor is a ratio.
-    fn noise_scale(&self, derivation: Derivation) -> (f64, bool) {
-        let block = derivation.block();
+    /// The scale of the noise of a value in its own unit, or that of a sum behind it, and which sum that is.
+    /// A weighted sum of two Gaussian numbers is one again; of two Laplace numbers it is not, nor is a ratio.
+    fn noise_scale(&self, derivation: Derivation, block: usize) -> (f64, Option<&'static str>) {
         let step = self.step(block);
         let scale = match &self.mechanism.blocks[block].noise {
             Noise::Laplace(laplace) => laplace.scale().as_f64(),
@@ -215,16 +261,22 @@ impl QueryPlan {
         };
         let gaussian = matches!(self.mechanism.blocks[block].noise, Noise::Gaussian(_));
         match (derivation, self.pair_weights(derivation)) {
-            (Derivation::Count(_) | Derivation::Sum(_), _) => (scale * step, false),
-            (Derivation::PairCount(_), Some([a, b])) if gaussian => (scale * a.hypot(b), false),
-            (Derivation::PairSum(_), Some([a, b])) if gaussian => (scale * a.hypot(b) * step, false),
-            _ => (scale * step, true),
+            (Derivation::Count(_) | Derivation::Sum(_), _) => (scale * step, None),
+            (Derivation::PairCount(_), Some([a, b])) if gaussian => (scale * a.hypot(b), None),
+            (Derivation::PairSum(_), Some([a, b])) if gaussian => (scale * a.hypot(b) * step, None),
+            (Derivation::Variance { .. } | Derivation::Deviation { .. }, _) => {
+                (scale * step, Some("the sum of squares that it follows from"))
+            }
+            (Derivation::Covariance { .. } | Derivation::Correlation { .. }, _) => {
+                (scale * step, Some("the sum of products that it follows from"))
+            }
+            _ => (scale * step, Some("each of the two sums that it follows from")),
         }
     }
 
     /// What a count or a sum adds up from the two sums of a pair, in steps.
     fn pair_weights(&self, derivation: Derivation) -> Option<[f64; 2]> {
-        let Measure::Pair(index) = self.measures[derivation.block()] else { return None };
+        let Measure::Pair(index) = self.measures[derivation.block()?] else { return None };
         let bounds = self.summands[index].bounds;
         let range = bounds.range() as f64;
         match derivation {
@@ -236,7 +288,7 @@ impl QueryPlan {
 
     /// How far a released value will be from the exact bounded one, 95 times in 100, in the units of the data.
     pub fn expected_error(&self, derivation: Derivation) -> Option<f64> {
-        let block = derivation.block();
+        let block = derivation.block()?;
         let noise = &self.mechanism.blocks[block].noise;
         let step = self.step(block);
         let pair = || match self.measures[block] {
@@ -255,13 +307,22 @@ impl QueryPlan {
                 let half = half_width(noise, &[1.0 - share, share], CONFIDENCE) / total;
                 (half * bounds.range() as f64 * step).min(bounds.range() as f64 * step)
             }
+            Derivation::Variance { pair, .. } | Derivation::Deviation { pair, .. } => {
+                let share = self.typical_share(pair).unwrap_or(1.0);
+                release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
+            }
+            Derivation::Quantile { .. } => return None,
+            Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
+                release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
+            }
         })
     }
 
     /// Where between its bounds a typical value lies, if the policy says so.
     fn typical_share(&self, block: usize) -> Option<f64> {
         let aggregates = self.question.aggregates.iter().zip(&self.derivations);
-        let argument = aggregates.filter(|(_, d)| d.block() == block).find_map(|(a, _)| a.argument.as_ref())?;
+        let argument =
+            aggregates.filter(|(_, d)| d.blocks().first() == Some(&block)).find_map(|(a, _)| a.argument.as_ref())?;
         let bounds = argument.bounds?;
         let steps = argument.typical? / bounds.lattice().step();
         Some(((steps - bounds.lower() as f64) / bounds.range() as f64).clamp(0.0, 1.0))
@@ -368,16 +429,42 @@ impl Shape {
             AggregateKind::CountUnits => self.group_units().map(|units| units as f64),
             AggregateKind::Sum => Some(typical? * self.group_rows()? as f64),
             AggregateKind::Mean => typical,
+            AggregateKind::Variance(_)
+            | AggregateKind::Deviation(_)
+            | AggregateKind::Covariance(_)
+            | AggregateKind::Correlation
+            | AggregateKind::Quantile(_)
+            | AggregateKind::CountDistinct => None,
         }
         .filter(|size| *size != 0.0)
     }
+}
 
+impl QueryPlan {
     fn assumption(&self, derivation: Derivation) -> Option<String> {
-        if !matches!(derivation, Derivation::PairMean(_)) {
-            return None;
-        }
+        let what = match derivation {
+            Derivation::PairMean(_) => "a mean",
+            Derivation::Variance { .. } | Derivation::Deviation { .. } => "a variance",
+            Derivation::Covariance { .. } => "a covariance",
+            Derivation::Correlation { .. } => {
+                return Some("the error of a correlation depends on how far the values spread".into());
+            }
+            Derivation::Quantile { ranks, fraction: Fraction::LEAST | Fraction::GREATEST } => {
+                let margin = self.mechanism.quantiles[ranks].margin();
+                return Some(format!(
+                    "the value {margin} rows from the end, since the very last is somebody's; of fewer than {} rows the \
+                     middle one",
+                    margin.saturating_mul(2)
+                ));
+            }
+            Derivation::Count(_)
+            | Derivation::Sum(_)
+            | Derivation::PairCount(_)
+            | Derivation::PairSum(_)
+            | Derivation::Quantile { .. } => return None,
+        };
         let (Some(rows), Some(declared)) = (self.group_rows(), self.declared_rows()) else {
-            return Some("declare `public.rows` in the policy to predict the error of a mean".into());
+            return Some(format!("declare `public.rows` in the policy to predict the error of {what}"));
         };
         let bounded = match rows < declared {
             true => format!(" that count, of {declared}: the contribution bounds drop the others"),

@@ -5,6 +5,7 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use dither_core::{Key, ValueBounds};
+use dither_mechanisms::Fraction;
 
 /// A validated question.
 #[derive(Debug, Clone)]
@@ -52,6 +53,8 @@ pub struct Aggregate {
     pub kind: AggregateKind,
     /// The row-local argument, if there is one.
     pub argument: Option<Argument>,
+    /// The second argument of a covariance or a correlation.
+    pub second: Option<Argument>,
     /// As people wrote it.
     pub name: String,
 }
@@ -69,6 +72,8 @@ pub struct Argument {
     pub typical: Option<f64>,
     /// For a count of values: the values that are counted, if they are numbers.
     pub counted: Option<Expr>,
+    /// The type of the values; a float where they are summed.
+    pub kind: DataType,
 }
 
 /// What an aggregate measures.
@@ -80,10 +85,53 @@ pub enum AggregateKind {
     CountValues,
     /// The number of units.
     CountUnits,
+    /// The number of different values.
+    CountDistinct,
     /// The sum of the bounded values.
     Sum,
     /// The mean of the bounded values.
     Mean,
+    /// The variance of the bounded values.
+    Variance(Over),
+    /// The standard deviation of the bounded values.
+    Deviation(Over),
+    /// The covariance of two bounded values.
+    Covariance(Over),
+    /// The correlation of two bounded values.
+    Correlation,
+    /// A quantile of the bounded values; the least and the greatest are ones.
+    Quantile(Fraction),
+}
+
+/// What squares are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The number of values: the variance of the rows themselves.
+    Population,
+    /// One less: an estimate of the variance of what the rows were drawn from.
+    Sample,
+}
+
+impl AggregateKind {
+    /// Its name in SQL.
+    pub fn sql(self) -> &'static str {
+        match self {
+            Self::CountRows | Self::CountValues | Self::CountUnits | Self::CountDistinct => "COUNT",
+            Self::Sum => "SUM",
+            Self::Mean => "AVG",
+            Self::Variance(Over::Population) => "VAR_POP",
+            Self::Variance(Over::Sample) => "VAR_SAMP",
+            Self::Deviation(Over::Population) => "STDDEV_POP",
+            Self::Deviation(Over::Sample) => "STDDEV_SAMP",
+            Self::Covariance(Over::Population) => "COVAR_POP",
+            Self::Covariance(Over::Sample) => "COVAR_SAMP",
+            Self::Correlation => "CORR",
+            Self::Quantile(Fraction::LEAST) => "MIN",
+            Self::Quantile(Fraction::GREATEST) => "MAX",
+            Self::Quantile(Fraction::MEDIAN) => "MEDIAN",
+            Self::Quantile(_) => "PERCENTILE_CONT",
+        }
+    }
 }
 
 /// The part of the query above its aggregation, to be run on the released table.

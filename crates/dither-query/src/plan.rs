@@ -4,7 +4,10 @@
 //! share one ε: it is split evenly over the *blocks* that are measured, and over the selection of keys where keys come
 //! from the data. A mean is one block of two sums, Σ(upper − x) and Σ(x − lower): one row moves the pair by exactly
 //! upper − lower in the l1 norm, so that the whole share of ε serves both, and the sum and the count of the same
-//! column follow from them for free.
+//! column follow from them for free. A variance needs one block more, Σ(x − middle)²: with the pair beside it, the
+//! square moves by at most a quarter of the squared range, and not by the square of the larger bound.
+
+mod blocks;
 
 mod keys;
 
@@ -16,17 +19,18 @@ use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
     ValueBounds,
 };
-use dither_mechanisms::{Block, Gaussian, Laplace, Noise, TableMechanism};
+use dither_mechanisms::{Block, Fraction, Gaussian, Laplace, Noise, Quantiles, TableMechanism};
 
 use datafusion::arrow::datatypes::DataType;
 
-use crate::bound::Summand;
+use crate::bound::{Histogram, Summand};
 use crate::error::{Code, Refusal};
-use crate::ir::{Aggregate, AggregateKind, Domain, Question};
+use crate::ir::{Domain, Over, Question};
 use crate::policy::{Policy, PublicFacts, TablePolicy};
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions, key_literal};
 
+use blocks::Blocks;
 pub use keys::KeyChoice;
 pub(crate) use keys::words as keys_in_words;
 
@@ -77,13 +81,15 @@ pub enum Measure {
     Sum(usize),
     /// Σ(upper − x) and Σ(x − lower).
     Pair(usize),
+    /// The number of different values of a histogram.
+    Distinct(usize),
 }
 
 impl Measure {
     /// How many integers it is.
     pub fn width(&self) -> usize {
         match self {
-            Self::Units | Self::Rows | Self::Sum(_) => 1,
+            Self::Units | Self::Rows | Self::Sum(_) | Self::Distinct(_) => 1,
             Self::Pair(_) => 2,
         }
     }
@@ -102,18 +108,97 @@ pub enum Derivation {
     PairSum(usize),
     /// The mean that a pair implies.
     PairMean(usize),
+    /// The variance that a pair and a sum of squares imply.
+    Variance {
+        /// The pair of the values.
+        pair: usize,
+        /// The sum of their squares around the middle of their bounds.
+        squares: usize,
+        /// What it is divided by.
+        over: Over,
+    },
+    /// The square root of that variance.
+    Deviation {
+        /// The pair of the values.
+        pair: usize,
+        /// The sum of their squares around the middle of their bounds.
+        squares: usize,
+        /// What the variance is divided by.
+        over: Over,
+    },
+    /// The covariance that two pairs and a sum of products imply.
+    Covariance {
+        /// The pairs of both values, where both are present.
+        pairs: [usize; 2],
+        /// The sum of their products around the middles of their bounds.
+        products: usize,
+        /// What it is divided by.
+        over: Over,
+    },
+    /// A quantile, as the exponential mechanism chooses it.
+    Quantile {
+        /// The index of its [`Ranks`].
+        ranks: usize,
+        /// Which quantile.
+        fraction: Fraction,
+    },
+    /// That covariance over the square root of both variances.
+    Correlation {
+        /// The pairs of both values, where both are present.
+        pairs: [usize; 2],
+        /// The sum of their products around the middles of their bounds.
+        products: usize,
+        /// The sums of the squares of each.
+        squares: [usize; 2],
+    },
 }
 
 impl Derivation {
-    /// The block that it follows from.
-    pub fn block(&self) -> usize {
+    /// The block that it follows from; of several, the one that nothing else needs. `None` for a quantile.
+    pub fn block(&self) -> Option<usize> {
         match *self {
             Self::Count(block)
             | Self::Sum(block)
             | Self::PairCount(block)
             | Self::PairSum(block)
-            | Self::PairMean(block) => block,
+            | Self::PairMean(block) => Some(block),
+            Self::Variance { squares, .. } | Self::Deviation { squares, .. } => Some(squares),
+            Self::Covariance { products, .. } | Self::Correlation { products, .. } => Some(products),
+            Self::Quantile { .. } => None,
         }
+    }
+
+    /// All blocks that it follows from.
+    pub fn blocks(&self) -> Vec<usize> {
+        match *self {
+            Self::Count(block)
+            | Self::Sum(block)
+            | Self::PairCount(block)
+            | Self::PairSum(block)
+            | Self::PairMean(block) => vec![block],
+            Self::Variance { pair, squares, .. } | Self::Deviation { pair, squares, .. } => vec![pair, squares],
+            Self::Covariance { pairs: [a, b], products, .. } => vec![a, b, products],
+            Self::Quantile { .. } => Vec::new(),
+            Self::Correlation { pairs: [a, b], products, squares: [c, d] } => vec![a, b, products, c, d],
+        }
+    }
+}
+
+/// The quantiles that are chosen from one histogram.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranks {
+    /// The index of the histogram.
+    pub histogram: usize,
+    /// Which quantiles, in any order.
+    pub fractions: Vec<Fraction>,
+    /// The grid that values lie on.
+    pub grid: ValueBounds,
+}
+
+impl Ranks {
+    /// The number of points of the grid.
+    pub fn points(&self) -> u64 {
+        self.grid.range() + 1
     }
 }
 
@@ -130,10 +215,16 @@ pub struct Shape {
     pub neighbors: Neighbors,
     /// How much one unit may contribute.
     pub bounds: ContributionBounds,
+    /// What is computed first, for summands that need it several times.
+    pub values: Vec<Summand>,
     /// What is summed.
     pub summands: Vec<Summand>,
+    /// What is counted by value.
+    pub histograms: Vec<Histogram>,
     /// What each block measures.
     pub measures: Vec<Measure>,
+    /// Which quantiles are chosen, from which histogram.
+    pub ranks: Vec<Ranks>,
     /// How each aggregate follows.
     pub derivations: Vec<Derivation>,
     /// Public magnitudes.
@@ -153,7 +244,7 @@ pub struct QueryPlan {
     pub why: String,
     /// Why this rule for keys from the data.
     pub why_keys: String,
-    /// ε of each block, then of the key selection if there is one.
+    /// ε of each block, of each [`Ranks`], then of the key selection if there is one.
     pub shares: Vec<Epsilon>,
     /// δ that the question may use.
     pub delta: Delta,
@@ -218,16 +309,19 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     let bounds = contribution_bounds(&options, table)?;
     check_keys(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
-    let (summands, measures, derivations) = blocks(&question.aggregates)?;
+    let blocks = Blocks::of(&question.aggregates)?;
     let shape = Shape {
         question,
         unit: table.privacy_unit.clone(),
         unit_kind,
         neighbors: table.neighbors,
         bounds,
-        summands,
-        measures,
-        derivations,
+        values: blocks.values,
+        summands: blocks.summands,
+        histograms: blocks.histograms,
+        measures: blocks.measures,
+        ranks: blocks.ranks,
+        derivations: blocks.derivations,
         public: table.public,
         key_choice,
     };
@@ -336,74 +430,10 @@ fn check_keys(question: &Question, table: &TablePolicy, options: &SqlOptions) ->
 }
 
 /// What is summed, what each block measures, and how each aggregate follows.
-type Blocks = (Vec<Summand>, Vec<Measure>, Vec<Derivation>);
-
-/// Which integers are measured for the aggregates, each once.
-fn blocks(aggregates: &[Aggregate]) -> Result<Blocks, Refusal> {
-    let mut summands: Vec<Summand> = Vec::new();
-    let mut measures: Vec<Measure> = Vec::new();
-    let mut indices = Vec::new();
-    for aggregate in aggregates {
-        // The mean of the same values counts them as well.
-        let counted = aggregate.argument.as_ref().and_then(|argument| argument.counted.as_ref());
-        let mean = aggregates.iter().find(|other| {
-            other.kind == AggregateKind::Mean && other.argument.as_ref().map(|argument| &argument.expr) == counted
-        });
-        let mean = mean.filter(|_| counted.is_some());
-        indices.push(summand(mean.unwrap_or(aggregate), &mut summands)?);
-    }
-    let has_mean = |summand: Option<usize>| {
-        aggregates.iter().zip(&indices).any(|(a, index)| a.kind == AggregateKind::Mean && *index == summand)
-    };
-    let mut block = |measure: Measure| {
-        measures.iter().position(|known| *known == measure).unwrap_or_else(|| {
-            measures.push(measure);
-            measures.len() - 1
-        })
-    };
-    let derivations = aggregates
-        .iter()
-        .zip(&indices)
-        .map(|(aggregate, index)| match (aggregate.kind, *index) {
-            (AggregateKind::CountUnits, _) => Derivation::Count(block(Measure::Units)),
-            (AggregateKind::Mean, Some(summand)) => Derivation::PairMean(block(Measure::Pair(summand))),
-            (AggregateKind::Sum, Some(summand)) if has_mean(Some(summand)) => {
-                Derivation::PairSum(block(Measure::Pair(summand)))
-            }
-            (AggregateKind::CountValues, Some(summand)) if has_mean(Some(summand)) => {
-                Derivation::PairCount(block(Measure::Pair(summand)))
-            }
-            (AggregateKind::CountValues, Some(summand)) => Derivation::Count(block(Measure::Sum(summand))),
-            (AggregateKind::Sum, Some(summand)) => Derivation::Sum(block(Measure::Sum(summand))),
-            (AggregateKind::CountRows, _)
-            | (AggregateKind::CountValues | AggregateKind::Sum | AggregateKind::Mean, None) => {
-                Derivation::Count(block(Measure::Rows))
-            }
-        })
-        .collect();
-    Ok((summands, measures, derivations))
-}
-
-/// The index of the summand of an aggregate.
-fn summand(aggregate: &Aggregate, summands: &mut Vec<Summand>) -> Result<Option<usize>, Refusal> {
-    let Some(argument) = &aggregate.argument else { return Ok(None) };
-    let ones = || ValueBounds::new(0.0, 1.0, dither_core::Lattice::UNIT);
-    let bounds = argument.bounds.or_else(ones).filter(|bounds| bounds.range() > 0).ok_or_else(|| {
-        Refusal::new(Code::MissingBounds, format!("the bounds of `{}` leave one value only", aggregate.name))
-            .hint("the lower bound must be below the upper one")
-    })?;
-    let wanted = Summand { expr: argument.expr.clone(), bounds };
-    if let Some(index) = summands.iter().position(|known| *known == wanted) {
-        return Ok(Some(index));
-    }
-    summands.push(wanted);
-    Ok(Some(summands.len() - 1))
-}
-
 impl Shape {
-    /// Whether the question is about rows at all, and not about units alone.
+    /// Whether rows are counted or summed, and not units or values alone.
     pub fn needs_rows(&self) -> bool {
-        self.measures.iter().any(|measure| *measure != Measure::Units)
+        self.measures.iter().any(|measure| !matches!(measure, Measure::Units | Measure::Distinct(_)))
     }
 
     /// Whether keys come from the data.
@@ -426,11 +456,24 @@ impl Shape {
         let bounds = self.effective_bounds();
         let (bounds, per_row) = match measure {
             Measure::Units => (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, 1),
-            Measure::Rows => (bounds, 1),
+            // A row brings one value at most.
+            Measure::Rows | Measure::Distinct(_) => (bounds, 1),
             Measure::Sum(index) => (bounds, self.summands[*index].bounds.magnitude()),
             Measure::Pair(index) => (bounds, self.summands[*index].bounds.range()),
         };
         Some((bounds.l1(per_row, self.neighbors)?, bounds.l2(per_row, self.neighbors)?))
+    }
+
+    /// The quantiles of each [`Ranks`] at its share of ε.
+    fn quantiles(&self, shares: &[Epsilon]) -> Result<Vec<Quantiles>, Refusal> {
+        let bounds = self.effective_bounds();
+        let rows = u64::from(bounds.max_rows_per_group.get()) * u64::from(self.neighbors.distance());
+        let one = |(ranks, share): (&Ranks, &Epsilon)| {
+            let points = u32::try_from(ranks.points()).ok().and_then(NonZeroU32::new).ok_or_else(too_wide)?;
+            Quantiles::for_epsilon(&ranks.fractions, points, rows, bounds.max_groups_per_unit, *share)
+                .map_err(|error| range(&error))
+        };
+        self.ranks.iter().zip(shares).map(one).collect()
     }
 
     /// How many integers of a block one unit can move.
@@ -455,6 +498,7 @@ pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoi
         .hint("add --delta 1e-6, set `delta_per_query`, or declare `keys` of the column in the policy"));
     }
     match choice {
+        _ if shape.measures.is_empty() => laplace(shape, epsilon, delta, "no number is noised".into()),
         MechanismChoice::Laplace => laplace(shape, epsilon, delta, "as asked".into()),
         MechanismChoice::Gaussian if delta.is_zero() => {
             Err(Refusal::new(Code::MissingDelta, "Gaussian noise needs delta > 0")
@@ -492,7 +536,8 @@ fn split(epsilon: Epsilon, parts: usize) -> Result<Vec<Epsilon>, Refusal> {
 
 fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
     let selection = usize::from(shape.has_private_keys());
-    let shares = split(epsilon, shape.measures.len() + selection)?;
+    let shares = split(epsilon, shape.measures.len() + shape.ranks.len() + selection)?;
+    let quantiles = shape.quantiles(&shares[shape.measures.len()..])?;
     let blocks = shape
         .measures
         .iter()
@@ -506,7 +551,7 @@ fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<
     let (keys, why_keys) = keys::rule(&shape, shares.last().copied(), delta)?;
     // Laplace noise on public keys uses no δ at all.
     let delta = if selection == 0 { Delta::ZERO } else { delta };
-    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, keys }, why, why_keys, shares, delta })
+    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, quantiles, keys }, why, why_keys, shares, delta })
 }
 
 fn too_wide() -> Refusal {
@@ -515,14 +560,17 @@ fn too_wide() -> Refusal {
 
 fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
     let selection = usize::from(shape.has_private_keys());
-    let mut shares = split(epsilon, shape.measures.len() + selection)?;
+    let mut shares = split(epsilon, shape.measures.len() + shape.ranks.len() + selection)?;
+    let chosen = &shares[shape.measures.len()..];
+    let quantiles = shape.quantiles(chosen)?;
+    // What is left of ε is for the noise.
+    let mut nanos = epsilon.nanos() - chosen.iter().map(|share| share.nanos()).sum::<u64>();
     // Half of δ is for the keys where keys are selected, the rest for the noise.
     let for_keys = if selection == 0 { 0 } else { delta.attos() / 2 };
     let for_noise = Delta::from_attos(delta.attos() - for_keys).map_err(|error| range(&error))?;
     let for_keys = Delta::from_attos(for_keys).map_err(|error| range(&error))?;
     let selection_share = if selection == 0 { None } else { shares.last().copied() };
     let (keys, why_keys) = keys::rule(&shape, selection_share, for_keys)?;
-    let mut nanos = epsilon.nanos() - selection_share.map_or(0, Epsilon::nanos);
     // The blocks are one Gaussian vector: each gets an equal part of the squared ratio of sensitivity to noise.
     let count = shape.measures.len() as u128;
     let coordinates = shape.measures.iter().map(|measure| shape.coordinates(measure)).sum();
@@ -539,7 +587,7 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
                 Ok(Block { width: measure.width(), noise: Noise::Gaussian(noise.map_err(|error| range(&error))?) })
             })
             .collect::<Result<_, Refusal>>()?;
-        let mechanism = TableMechanism { blocks, keys };
+        let mechanism = TableMechanism { blocks, quantiles: quantiles.clone(), keys };
         let cost = Cost::of(&mechanism.event(), delta).map_err(|error| range(&error))?;
         if cost.epsilon_nanos <= epsilon.nanos() {
             let each = Epsilon::from_nanos((nanos / count as u64).max(1)).map_err(|error| range(&error))?;

@@ -63,7 +63,11 @@ fn extremes(kind: ColumnType) -> ArrayRef {
 pub(crate) fn parts(plan: &QueryPlan) -> Vec<Expr> {
     let question = &plan.question;
     let keys = question.keys.iter().map(|key| &key.expr);
-    let arguments = question.aggregates.iter().filter_map(|aggregate| Some(&aggregate.argument.as_ref()?.expr));
+    let counted = plan.histograms.iter().map(|histogram| &histogram.expr);
+    // What is made of these values is arithmetic that is the same for every question.
+    let values = plan.values.iter().map(|value| &value.expr).chain(counted);
+    let arguments = question.aggregates.iter().flat_map(|aggregate| aggregate.argument.iter().chain(&aggregate.second));
+    let arguments = arguments.map(|argument| &argument.expr).chain(values);
     let mut parts: Vec<Expr> = Vec::new();
     for expr in question.filters.iter().chain(keys).chain(arguments) {
         let _ = expr.apply(|part| {

@@ -1,6 +1,7 @@
 //! Noisy integers to an answer with intervals, and whatever SQL asks to be done with it. All of it is post-processing.
 
 mod estimate;
+mod moments;
 mod outer;
 
 use datafusion::arrow::datatypes::DataType;
@@ -12,6 +13,7 @@ use crate::ir::{Domain, GroupKey};
 use crate::plan::{Measure, QueryPlan};
 
 pub use estimate::{CONFIDENCE, half_width};
+pub(crate) use moments::expected_error;
 
 /// Turns a noisy table into the answer of its question.
 ///
@@ -35,7 +37,8 @@ pub async fn columns(plan: &QueryPlan) -> Result<Vec<Column>, Refusal> {
         (Domain::Private, DataType::Timestamp(..)) => Key::Text("2026-11-30T12:00:00".into()),
         (Domain::Private, _) => Key::Integer(1),
     };
-    let width = plan.measures.iter().map(Measure::width).sum();
+    let chosen = plan.ranks.iter().map(|ranks| ranks.fractions.len());
+    let width = plan.measures.iter().map(Measure::width).chain(chosen).sum();
     let row = NoisyRow { key: plan.question.keys.iter().map(key).collect(), values: vec![1; width] };
     outer::run(plan, &NoisyTable { rows: vec![row] }).await?;
     Ok(outer::run(plan, &NoisyTable { rows: Vec::new() }).await?.columns)

@@ -116,8 +116,8 @@ pub struct Noise {
     pub column: String,
     /// The distribution of the noise.
     pub kind: NoiseKind,
-    /// Its scale in the unit of the column: b for Laplace, σ for Gaussian. `None` for what
-    /// follows from two noisy sums.
+    /// Its scale in the unit of the column: b for Laplace, σ for Gaussian. `None` for what follows from several noisy
+    /// sums, and for a choice.
     #[serde(default)]
     pub scale: Option<f64>,
     /// How far the value was expected to be off, 95 times in 100, when the question was planned.
@@ -134,6 +134,8 @@ pub enum NoiseKind {
     Laplace,
     /// Discrete Gaussian noise.
     Gaussian,
+    /// No noise: a choice by the exponential mechanism.
+    Choice,
 }
 
 /// How an answer is drawn. Columns that are not named are chosen: all keys together, the first value.

@@ -8,7 +8,7 @@ mod data;
 use dither_core::{Receipt, Role};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::document::{BudgetLine, Document, Loss, PrivacyStatement, Section, Share};
+use crate::document::{BudgetLine, Document, Loss, NoiseKind, PrivacyStatement, Section, Share};
 use crate::format::{self, MISSING, significant, visible};
 use crate::language::{Language, Words};
 use crate::{heatmap, plot};
@@ -238,10 +238,11 @@ fn provenance(section: &Section, language: Language) -> Markup {
             @for noise in &share.noise {
                 dt { (words.mechanism) " " bdi { (visible(&noise.column)) } }
                 dd {
-                    (language.noise(noise.kind)) (words.comma)
-                    @match noise.scale {
-                        Some(scale) => (Language::scale(noise.kind, scale)),
-                        None => (words.ratio),
+                    (language.noise(noise.kind))
+                    @match (noise.scale, noise.kind) {
+                        (Some(scale), kind) => { (words.comma) (Language::scale(kind, scale)) },
+                        (None, NoiseKind::Choice) => {},
+                        (None, _) => { (words.comma) (words.ratio) },
                     }
                     @if let Some(error) = noise.expected_error {
                         (words.semicolon) (words.expected_error.to_lowercase()) " " (format::expected(error))

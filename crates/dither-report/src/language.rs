@@ -63,6 +63,8 @@ impl Language {
             (Self::Zh, NoiseKind::Laplace) => "离散拉普拉斯噪声",
             (Self::En, NoiseKind::Gaussian) => "discrete Gaussian noise",
             (Self::Zh, NoiseKind::Gaussian) => "离散高斯噪声",
+            (Self::En, NoiseKind::Choice) => "choice by the exponential mechanism",
+            (Self::Zh, NoiseKind::Choice) => "由指数机制选出",
         }
     }
 
@@ -71,6 +73,7 @@ impl Language {
         let symbol = match kind {
             NoiseKind::Laplace => "b",
             NoiseKind::Gaussian => "σ",
+            NoiseKind::Choice => "1/λ",
         };
         format!("{symbol} = {}", pretty(&significant(scale, 4)))
     }
@@ -227,7 +230,7 @@ const EN: Words = Words {
     shares_overlap: "The shares add up to more than 100%: priced together, the questions cost less than the sum of their parts.",
     expected_error: "Expected error",
     mechanism: "Noise",
-    ratio: "computed from two noisy sums",
+    ratio: "computed from several noisy sums",
     keys: "Groups",
     public_keys: "public: every group is shown, empty ones too",
     threshold: "shown only from this noisy number of units",
@@ -293,7 +296,7 @@ const ZH: Words = Words {
     shares_overlap: "占比之和超过 100%：各查询一起计价，总开销小于各自开销之和。",
     expected_error: "预期误差",
     mechanism: "噪声",
-    ratio: "由两个加噪总和计算得出",
+    ratio: "由多个加噪总和计算得出",
     keys: "分组",
     public_keys: "公开分组：全部列出，包括空组",
     threshold: "仅列出加噪单位数不低于此值的分组",

@@ -293,8 +293,12 @@ fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Sha
     let noise = plan.explain_outputs().into_iter().map(|output| {
         let noise = Noise {
             column: output.name,
-            kind: if output.mechanism == "Gaussian" { NoiseKind::Gaussian } else { NoiseKind::Laplace },
-            scale: (!output.noise_of_pair).then_some(output.noise_scale),
+            kind: match output.mechanism {
+                "Gaussian" => NoiseKind::Gaussian,
+                "exponential" => NoiseKind::Choice,
+                _ => NoiseKind::Laplace,
+            },
+            scale: output.noise_of.is_none().then_some(output.noise_scale),
             expected_error: output.expected_error,
         };
         question.then.iter().fold(noise, converted)

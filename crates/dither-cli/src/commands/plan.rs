@@ -49,13 +49,14 @@ pub fn explain(plan: &Explanation) -> String {
             column.bounds
         );
         let _ = writeln!(text, "  share           ε {}", number(column.epsilon));
-        let whose = if column.noise_of_pair { ", of each of the two sums that it follows from" } else { "" };
+        let whose = column.noise_of.map_or(String::new(), |what| format!(", of {what}"));
         let _ = writeln!(text, "  noise scale     {}{whose}", number(column.noise_scale));
-        let unknown = column.expected_error.is_none();
-        let error = match (column.expected_error, column.expected_error_percent) {
-            (Some(error), Some(percent)) => format!("± {} ({} %)", number(error), number(percent)),
-            (Some(error), None) => format!("± {}", number(error)),
-            (None, _) => "unknown".into(),
+        let unknown = column.expected_error.is_none() && column.rank_error.is_none();
+        let error = match (column.expected_error, column.expected_error_percent, column.rank_error) {
+            (Some(error), Some(percent), _) => format!("± {} ({} %)", number(error), number(percent)),
+            (Some(error), None, _) => format!("± {}", number(error)),
+            (None, _, Some(rows)) => format!("± {} rows of rank", number(rows.ceil())),
+            (None, _, None) => "unknown".into(),
         };
         let cases = if unknown { "" } else { " in 95 of 100 cases" };
         let assumption = column.assumption.as_ref().map_or(String::new(), |text| format!("; {text}"));

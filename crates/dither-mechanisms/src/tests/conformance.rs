@@ -8,8 +8,9 @@ use dither_testing::{FALSE_ALARM, StubBytes};
 
 use super::*;
 use crate::{
-    ExactVector, ExponentialMechanism, MaxNoise, MaxSensitivity, MechanismError, NoisyMax, NoisyTable, PermuteAndFlip,
-    RandomizedResponse, Selection, SparseVector, Staircase, Threshold, TopK, UnaryEncoding, VectorNoise,
+    ExactVector, ExponentialMechanism, Fraction, MaxNoise, MaxSensitivity, MechanismError, NoisyMax, NoisyTable,
+    PermuteAndFlip, Quantiles, RandomizedResponse, Selection, SparseVector, Staircase, Threshold, TopK, UnaryEncoding,
+    VectorNoise,
 };
 
 /// Good or broken randomness, as one type.
@@ -76,7 +77,7 @@ fn table(noise: Noise, limit: i128) -> (PrivacyEvent, Run) {
     let mechanism = column(noise, KeyRule::Public);
     let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
-        let rows = vec![ExactRow { key: Vec::new(), values: values.to_vec(), units: 1 }];
+        let rows = vec![ExactRow { key: Vec::new(), values: values.to_vec(), units: 1, histograms: Vec::new() }];
         mechanism.add_noise(ExactTable { rows }, bits).map(|table| seen(table, limit))
     };
     (event, Box::new(run))
@@ -89,12 +90,26 @@ fn threshold(
 ) -> (PrivacyEvent, Run) {
     let delta = if loss == "1" { "0.05" } else { "0.5" };
     let rule = rule(groups(1), Neighbors::AddOrRemoveUnit, delta.parse().unwrap()).unwrap();
-    let mechanism = TableMechanism { blocks: Vec::new(), keys: KeyRule::Threshold(rule) };
+    let mechanism = TableMechanism { blocks: Vec::new(), quantiles: Vec::new(), keys: KeyRule::Threshold(rule) };
     let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
         let rows = values.iter().filter(|&&units| units > 0);
         let rows = rows.map(|&units| row("a", &[], i64::try_from(units).unwrap_or(i64::MAX))).collect();
         mechanism.add_noise(ExactTable { rows }, bits).map(|table| table.rows.len().to_string())
+    };
+    (event, Box::new(run))
+}
+
+/// The median of the points 0 and 1, with so many rows on each.
+fn median(loss: &str) -> (PrivacyEvent, Run) {
+    let quantiles = Quantiles::for_epsilon(&[Fraction::MEDIAN], groups(2), 1, groups(1), epsilon(loss)).unwrap();
+    let mechanism = TableMechanism { blocks: Vec::new(), quantiles: vec![quantiles], keys: KeyRule::Public };
+    let event = charged(&mechanism);
+    let run = move |values: &[i128], bits: &mut Bits| {
+        let histogram = (0..).zip(values).map(|(point, &n)| (point, u64::try_from(n.max(0)).unwrap_or(u64::MAX)));
+        let histograms = vec![histogram.collect()];
+        let rows = vec![ExactRow { key: Vec::new(), values: Vec::new(), units: 1, histograms }];
+        mechanism.add_noise(ExactTable { rows }, bits).map(|table| table.rows[0].values[0].to_string())
     };
     (event, Box::new(run))
 }
@@ -317,6 +332,16 @@ fn cases() -> Vec<Case> {
                 ])]),
                 [&[], &[1]],
                 "10",
+            )
+        },
+        Case {
+            fixed_width: false,
+            ..case(
+                "quantiles of a table",
+                median,
+                PrivacyEvent::Composed(vec![PrivacyEvent::Composed(vec![range()])]),
+                [&[0, 0], &[1, 0]],
+                "5",
             )
         },
         local("randomised response", |loss| {

@@ -10,6 +10,7 @@ mod lattice;
 mod local;
 mod numbers;
 mod partitions;
+mod quantile;
 mod selection;
 mod sparse;
 mod table;
@@ -64,16 +65,18 @@ fn gaussian(squared: u128, variance: (u128, u128)) -> Gaussian {
 
 /// One column of this noise.
 fn column(noise: Noise, keys: KeyRule) -> TableMechanism {
-    TableMechanism { blocks: vec![Block { width: 1, noise }], keys }
+    TableMechanism { blocks: vec![Block { width: 1, noise }], quantiles: Vec::new(), keys }
 }
 
 fn row(key: &str, values: &[i128], units: i64) -> ExactRow {
-    ExactRow { key: vec![Key::Text(key.into())], values: values.to_vec(), units }
+    ExactRow { key: vec![Key::Text(key.into())], values: values.to_vec(), units, histograms: Vec::new() }
 }
 
 /// So many noisy answers to the same question.
 fn answers(noise: Noise, exact: i128, draws: usize, source: &mut Seeded) -> Vec<i128> {
-    let table = ExactTable { rows: vec![ExactRow { key: Vec::new(), values: vec![exact], units: 0 }; draws] };
+    let table = ExactTable {
+        rows: vec![ExactRow { key: Vec::new(), values: vec![exact], units: 0, histograms: Vec::new() }; draws],
+    };
     let noisy = column(noise, KeyRule::Public).add_noise(table, source).unwrap();
     noisy.rows.into_iter().map(|row| row.values[0]).collect()
 }

@@ -31,7 +31,9 @@ fn sq_06_public_keys_appear_exactly_and_in_their_order() {
 fn sq_07_an_empty_table_answers_with_one_noisy_number() {
     let mechanism = column(count(), KeyRule::Public);
     for exact in [0, 1] {
-        let table = ExactTable { rows: vec![ExactRow { key: Vec::new(), values: vec![exact], units: 0 }] };
+        let table = ExactTable {
+            rows: vec![ExactRow { key: Vec::new(), values: vec![exact], units: 0, histograms: Vec::new() }],
+        };
         let noisy = mechanism.add_noise(table, &mut Seeded::new(31)).unwrap();
         assert_eq!((noisy.rows.len(), noisy.rows[0].values.len()), (1, 1));
     }
@@ -52,14 +54,14 @@ fn sq_32_every_block_and_the_key_rule_are_charged() {
     let rule =
         Threshold::for_epsilon(groups(2), Neighbors::AddOrRemoveUnit, epsilon("1"), "1e-9".parse().unwrap()).unwrap();
     let blocks = vec![Block { width: 1, noise: sum }, Block { width: 2, noise: pair }];
-    let mechanism = TableMechanism { blocks, keys: KeyRule::Threshold(rule) };
+    let mechanism = TableMechanism { blocks, quantiles: Vec::new(), keys: KeyRule::Threshold(rule) };
     assert_eq!(mechanism.event(), PrivacyEvent::Composed(vec![sum.event(), pair.event(), rule.event()]));
 }
 
 #[test]
 fn cells_of_a_block_get_independent_noise() {
     let blocks = vec![Block { width: 2, noise: Noise::Laplace(laplace(1_000_000, "0.1")) }];
-    let mechanism = TableMechanism { blocks, keys: KeyRule::Public };
+    let mechanism = TableMechanism { blocks, quantiles: Vec::new(), keys: KeyRule::Public };
     let table = ExactTable { rows: vec![row("a", &[0, 0], 0), row("b", &[0, 0], 0)] };
     let mut cells: Vec<i128> =
         mechanism.add_noise(table, &mut Seeded::new(33)).unwrap().rows.into_iter().flat_map(|row| row.values).collect();

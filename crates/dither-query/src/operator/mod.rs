@@ -33,6 +33,8 @@ struct Task {
     /// Whether rows have units, and whether those are 64-bit integers.
     units: Units,
     bounds: Vec<ValueBounds>,
+    /// For each histogram whether the number of different values is all that is wanted; such values are numbered.
+    distinct: Vec<bool>,
     limits: Limits,
     group_hash: KeyedHash,
     row_hash: KeyedHash,
@@ -61,6 +63,7 @@ impl Task {
             keys: KeySpace::new(bounding.question),
             units,
             bounds: bounding.summands.iter().map(|summand| summand.bounds).collect(),
+            distinct: bounding.histograms.iter().map(|histogram| histogram.distinct).collect(),
             limits: bounding.limits(),
             group_hash: KeyedHash::new(bounding.secret, "group"),
             row_hash: KeyedHash::new(bounding.secret, "row"),
@@ -68,7 +71,7 @@ impl Task {
     }
 
     fn columns(&self) -> Columns {
-        Columns { summed: self.bounds.len(), tallied: 0 }
+        Columns { summed: self.bounds.len(), tallied: self.distinct.len() }
     }
 
     fn rule<'a>(&'a self, units: &'a Names, keys: &'a Dictionary, values: &'a [Names]) -> Rule<'a> {
@@ -157,10 +160,10 @@ fn common_keys(
 /// Where each row is a unit: the sum of what the readers added up.
 fn add_up(task: &Task, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
     let (mappings, keys, _) = common_keys(task, &mut read)?;
+    let (values, _) = common_values(task, &read)?;
     let mut totals = Totals::new(task.columns(), keys.len());
-    let values = vec![None; task.columns().count()];
-    for (contents, mapping) in read.iter().zip(&mappings) {
-        totals.merge(&contents.totals, mapping, &values);
+    for ((contents, mapping), values) in read.iter().zip(&mappings).zip(&values) {
+        totals.merge(&contents.totals, mapping, values);
     }
     Ok(Finished { totals, keys })
 }
@@ -183,13 +186,12 @@ async fn bound(
 ) -> Result<Finished, DataFusionError> {
     let (mappings, keys, dictionary) = common_keys(task, &mut read)?;
     let (unit_mappings, units) = common_units(task, &read)?;
+    let (value_mappings, values) = common_values(task, &read)?;
     let columns = task.columns();
-    let parts = read.into_iter().zip(mappings).zip(unit_mappings).map(|((contents, keys), units)| {
-        (contents.buckets, Mapping { units, keys, values: vec![None; columns.count()] })
-    });
-    let parts: Vec<(Buckets, Mapping)> = parts.collect();
+    let mappings = mappings.into_iter().zip(unit_mappings).zip(value_mappings);
+    let mappings = mappings.map(|((keys, units), values)| Mapping { units, keys, values });
+    let parts = read.into_iter().map(|contents| contents.buckets).zip(mappings).collect();
     let workers = context.state().config().target_partitions();
-    let values = vec![Names::Integers; columns.count()];
     let shared =
         Arc::new(Shared { task: Arc::clone(task), units, keys: dictionary, values, parts, next: AtomicUsize::new(0) });
     let environment = context.task_ctx();
@@ -201,7 +203,7 @@ async fn bound(
     let mut totals = Totals::new(columns, keys.len());
     let identity: Vec<u32> = (0..keys.len() as u32).collect();
     for part in done {
-        totals.merge(&part?, &identity, &vec![None; columns.count()]);
+        totals.merge(&part?, &identity, &[]);
     }
     Ok(Finished { totals, keys })
 }
@@ -246,15 +248,58 @@ fn common_units(task: &Task, read: &[Contents]) -> Result<(Vec<Option<Vec<u64>>>
     Ok((mappings, Names::Texts(texts(&numbers.into_values()?)?)))
 }
 
-/// The groups that have rows, or all public ones.
+/// Gives the values of distinct counts common numbers in all readers; other values are themselves.
+fn common_values(task: &Task, read: &[Contents]) -> Result<(Vec<Vec<Option<Vec<i64>>>>, Vec<Names>), DataFusionError> {
+    let summed = task.bounds.len();
+    let mut mappings = vec![vec![None; summed]; read.len()];
+    let mut names = vec![Names::Integers; summed];
+    for column in 0..task.distinct.len() {
+        let arrays: Vec<Option<&ArrayRef>> = read.iter().map(|contents| contents.values[column].as_ref()).collect();
+        let Some(kind) = arrays.iter().flatten().next().map(|array| array.data_type()) else {
+            mappings.iter_mut().for_each(|mapping| mapping.push(None));
+            names.push(Names::Integers);
+            continue;
+        };
+        let mut numbers = Numbers::of_type(kind)?;
+        for (mapping, array) in mappings.iter_mut().zip(&arrays) {
+            let mut numbered = Vec::new();
+            numbers.number(&array.iter().map(|array| Arc::clone(array)).collect::<Vec<_>>(), &mut numbered)?;
+            mapping.push(Some(numbered.into_iter().map(i64::from).collect()));
+        }
+        names.push(Names::Texts(texts(&numbers.into_values()?)?));
+    }
+    Ok((mappings, names))
+}
+
+/// The histograms of each key.
+fn histograms(task: &Task, totals: &Totals) -> Vec<Vec<Vec<(i64, u64)>>> {
+    let mut histograms = vec![vec![Vec::new(); task.distinct.len()]; totals.keys()];
+    for (column, distinct) in task.distinct.iter().enumerate() {
+        // The values are sorted where their order matters.
+        #[allow(clippy::iter_over_hash_type)]
+        for ((key, value), count) in totals.tally(column) {
+            let histogram = &mut histograms[*key as usize][column];
+            match (distinct, histogram.first_mut()) {
+                (true, Some((_, different))) => *different += 1,
+                (true, None) => histogram.push((0, 1)),
+                (false, _) => histogram.push((*value, *count)),
+            }
+        }
+    }
+    histograms
+}
+
+/// The groups that have rows.
 fn counted(task: &Task, totals: &Totals, keys: &[Vec<Key>]) -> Vec<Counted> {
-    let groups = keys.iter().enumerate().filter(|(number, _)| totals.rows(*number) > 0);
+    let groups = keys.iter().zip(histograms(task, totals)).enumerate();
+    let groups = groups.filter(|(number, _)| totals.rows(*number) > 0);
     groups
-        .map(|(number, key)| {
+        .map(|(number, (key, histograms))| {
             let rows = i128::from(totals.rows(number));
             let units = if task.units == Units::Rows { rows } else { i128::from(totals.units(number)) };
             let sums = (0..task.bounds.len()).map(|column| totals.sum(number, column));
-            Counted { key: key.clone(), units, rows, sums: sums.map(|(sum, count)| (sum, i128::from(count))).collect() }
+            let sums = sums.map(|(sum, count)| (sum, i128::from(count))).collect();
+            Counted { key: key.clone(), units, rows, sums, histograms }
         })
         .collect()
 }

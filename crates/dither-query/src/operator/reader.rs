@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
-use dither_bounding::{Buckets, DROPPED, Names, Scratch, Totals, lattice};
+use dither_bounding::{Buckets, DROPPED, NULL, Names, Scratch, Totals, lattice};
 
 use super::keys::{Numbers, texts};
 use super::{Task, Units};
@@ -20,6 +20,9 @@ pub(super) struct Reader {
     /// For each number of a key its public place, or whether it is dropped.
     places: Vec<Option<u32>>,
     units: Numbers,
+    /// For each histogram the numbers of its values, if they are numbered.
+    values: Vec<Option<Numbers>>,
+    value_numbers: Vec<u32>,
     buckets: Buckets,
     totals: Totals,
     columns: Vec<Vec<i64>>,
@@ -38,6 +41,8 @@ pub(super) struct Contents {
     pub(super) dropped: Vec<bool>,
     /// The units by number, unless they are integers.
     pub(super) units: Option<ArrayRef>,
+    /// For each histogram its values by number, unless they are integers.
+    pub(super) values: Vec<Option<ArrayRef>>,
     pub(super) buckets: Buckets,
     pub(super) totals: Totals,
     /// Keeps the rows accounted for until they are gone.
@@ -55,14 +60,23 @@ impl Reader {
             Units::Rows | Units::Integers => DataType::Null,
         };
         let groups = if task.keys.is_empty() { 1 } else { 0 };
+        let first = schema.fields().len() - task.distinct.len();
+        let values = task
+            .distinct
+            .iter()
+            .zip(&schema.fields()[first..])
+            .map(|(distinct, field)| distinct.then(|| Numbers::of_type(field.data_type())).transpose());
+        let columns = task.columns().count();
         Ok(Self {
             reservation,
             keys: Numbers::new(&task.keys)?,
             places: Vec::new(),
             units: Numbers::of_type(&unit_kind)?,
-            buckets: Buckets::new(task.bounds.len()),
+            values: values.collect::<Result<_, _>>()?,
+            value_numbers: Vec::new(),
+            buckets: Buckets::new(columns),
             totals: Totals::new(task.columns(), groups),
-            columns: vec![Vec::new(); task.bounds.len()],
+            columns: vec![Vec::new(); columns],
             key_numbers: Vec::new(),
             unit_numbers: Vec::new(),
             unit_values: Vec::new(),
@@ -71,12 +85,17 @@ impl Reader {
         })
     }
 
-    /// Takes the rows of a batch: the unit, if rows have one, the keys, and the values as floats.
+    /// Takes the rows of a batch: the unit, if rows have one, the keys, the values to be summed as floats, and those of
+    /// histograms.
     pub(super) fn push(&mut self, batch: &RecordBatch) -> Result<(), DataFusionError> {
         let columns = batch.columns();
         let (units, columns) = columns.split_at(usize::from(self.task.units != Units::Rows));
-        let (keys, values) = columns.split_at(columns.len() - self.task.bounds.len());
+        let summed = self.task.bounds.len();
+        // A plan without any column has one that means nothing.
+        let (keys, values) = columns.split_at(columns.len().saturating_sub(self.task.columns().count()));
+        let (values, counted) = values.split_at(summed);
         self.number_keys(keys, batch.num_rows())?;
+        self.number_values(counted)?;
         for ((array, bounds), into) in values.iter().zip(&self.task.bounds).zip(&mut self.columns) {
             let array = array.as_primitive::<Float64Type>();
             match array.nulls() {
@@ -140,6 +159,25 @@ impl Reader {
         Ok(())
     }
 
+    /// Takes the values of histograms, numbered where they are not integers.
+    fn number_values(&mut self, arrays: &[ArrayRef]) -> Result<(), DataFusionError> {
+        let columns = &mut self.columns[self.task.bounds.len()..];
+        for ((array, numbers), into) in arrays.iter().zip(&mut self.values).zip(columns) {
+            into.clear();
+            match numbers {
+                None => into.extend(array.as_primitive::<Int64Type>().values()),
+                Some(numbers) => {
+                    numbers.number(std::slice::from_ref(array), &mut self.value_numbers)?;
+                    into.extend(self.value_numbers.iter().copied().map(i64::from));
+                }
+            }
+            if let Some(nulls) = array.nulls() {
+                into.iter_mut().zip(nulls).filter(|(_, valid)| !valid).for_each(|(value, _)| *value = NULL);
+            }
+        }
+        Ok(())
+    }
+
     /// Adds up rows that are units of their own.
     fn add_rows(&mut self) {
         if self.key_numbers.contains(&DROPPED) {
@@ -166,7 +204,13 @@ impl Reader {
             Units::Numbered => Names::Texts(texts(&self.units.values()?)?),
             Units::Rows | Units::Integers => units,
         };
-        let values = vec![Names::Integers; self.task.bounds.len()];
+        let mut values = vec![Names::Integers; self.task.bounds.len()];
+        for numbers in &mut self.values {
+            values.push(match numbers {
+                None => Names::Integers,
+                Some(numbers) => Names::Texts(texts(&numbers.values()?)?),
+            });
+        }
         self.buckets.prune(&self.task.rule(&units, &keys, &values), &mut Scratch::default());
         if self.buckets.size() > before / 2 {
             self.buckets.spill().map_err(DataFusionError::IoError)?;
@@ -179,7 +223,8 @@ impl Reader {
     }
 
     fn size(&self) -> usize {
-        self.buckets.size() + self.keys.size() + self.units.size()
+        let values: usize = self.values.iter().flatten().map(Numbers::size).sum();
+        self.buckets.size() + self.keys.size() + self.units.size() + values
     }
 
     pub(super) fn finish(self) -> Result<Contents, DataFusionError> {
@@ -193,7 +238,12 @@ impl Reader {
             false => vec![false; self.keys.len()],
         };
         let keys = if public { Vec::new() } else { self.keys.into_values()? };
+        let values = self
+            .values
+            .into_iter()
+            .map(|numbers| Ok(numbers.map(Numbers::into_values).transpose()?.and_then(|mut v| v.pop())));
+        let values = values.collect::<Result<_, DataFusionError>>()?;
         let Self { buckets, totals, reservation, .. } = self;
-        Ok(Contents { keys, dropped, units, buckets, totals, _reservation: reservation })
+        Ok(Contents { keys, dropped, units, values, buckets, totals, _reservation: reservation })
     }
 }

@@ -1,8 +1,9 @@
 //! What the noisy integers of a block say about a count, a sum or a mean, and how far off they may be.
 
 use dither_core::{Estimate, ValueBounds};
-use dither_mechanisms::Noise;
+use dither_mechanisms::{Fraction, Noise};
 
+use super::moments::Moments;
 use crate::plan::{Derivation, QueryPlan};
 
 /// The probability that an interval covers the exact bounded answer.
@@ -22,7 +23,11 @@ pub(super) fn offsets(plan: &QueryPlan) -> Vec<usize> {
 
 /// The estimate of one aggregate from a noisy row, with an interval at the given confidence.
 pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], confidence: f64) -> Estimate {
-    let block = derivation.block();
+    let block = match (derivation, derivation.block()) {
+        (_, Some(block)) => block,
+        (Derivation::Quantile { ranks, fraction }, None) => return quantile(plan, ranks, fraction, row),
+        (_, None) => return Estimate { value: None, low: None, high: None },
+    };
     let noise = &plan.mechanism.blocks[block].noise;
     let offset = offsets(plan)[block];
     let refined = (f64::from(noise.refinement())).exp2();
@@ -53,22 +58,41 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
             pair(&bounds, bounds.lower() as f64, bounds.upper() as f64).map(|value| value * step)
         }
         Derivation::PairMean(_) => mean(&pair_bounds(plan, block), steps(0), steps(1), noise, confidence),
+        Derivation::Variance { .. }
+        | Derivation::Deviation { .. }
+        | Derivation::Covariance { .. }
+        | Derivation::Correlation { .. }
+        | Derivation::Quantile { .. } => Moments::new(plan, row, confidence, derivation).estimate(derivation),
     }
 }
 
-fn step_of(plan: &QueryPlan, block: usize) -> f64 {
+/// The number that a chosen point of a grid stands for. Nothing is known about how far off it is: that depends on the
+/// rows around it.
+fn quantile(plan: &QueryPlan, ranks: usize, fraction: Fraction, row: &[i128]) -> Estimate {
+    let columns = plan.mechanism.blocks.iter().map(|block| block.width);
+    let before = plan.mechanism.quantiles[..ranks].iter().map(|quantiles| quantiles.fractions().len());
+    let place = plan.mechanism.quantiles[ranks].fractions().iter().position(|known| *known == fraction);
+    let point = place.and_then(|place| row.get(columns.chain(before).sum::<usize>() + place));
+    let grid = plan.ranks[ranks].grid;
+    let value = point.map(|point| grid.lattice().value(i128::from(grid.lower()) + point));
+    Estimate { value, low: None, high: None }
+}
+
+pub(super) fn step_of(plan: &QueryPlan, block: usize) -> f64 {
     match plan.measures[block] {
         crate::plan::Measure::Sum(index) | crate::plan::Measure::Pair(index) => {
             plan.summands[index].bounds.lattice().step()
         }
-        crate::plan::Measure::Units | crate::plan::Measure::Rows => 1.0,
+        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => 1.0,
     }
 }
 
 pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
     match plan.measures[block] {
         crate::plan::Measure::Pair(index) | crate::plan::Measure::Sum(index) => plan.summands[index].bounds,
-        crate::plan::Measure::Units | crate::plan::Measure::Rows => plan.summands[0].bounds,
+        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => {
+            plan.summands[0].bounds
+        }
     }
 }
 
@@ -78,7 +102,7 @@ pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
 /// ((1 − p)·Y − p·X)/(A + B), all noisy. The interval solves this for p: first with the widest weights, which hold
 /// for every p since the noise is symmetric and log-concave (Proschan 1965), then with the widest weights among the
 /// p that are left.
-fn mean(bounds: &ValueBounds, a: f64, b: f64, noise: &Noise, confidence: f64) -> Estimate {
+pub(super) fn mean(bounds: &ValueBounds, a: f64, b: f64, noise: &Noise, confidence: f64) -> Estimate {
     let step = bounds.lattice().step();
     let real = |share: f64| (bounds.lower() as f64 + share * bounds.range() as f64) * step;
     let total = a + b;

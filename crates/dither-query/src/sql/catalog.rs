@@ -12,7 +12,11 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::{Code, Refusal};
@@ -20,10 +24,44 @@ use crate::policy::{Policy, TablePolicy};
 use crate::source::arrow_type;
 
 /// The aggregates, by their names in SQL.
-pub(super) const AGGREGATES: [&str; 4] = ["count", "sum", "avg", "mean"];
+pub(super) const AGGREGATES: [&str; 17] = [
+    "count",
+    "sum",
+    "avg",
+    "mean",
+    "var_pop",
+    "var_samp",
+    "variance",
+    "stddev_pop",
+    "stddev_samp",
+    "stddev",
+    "covar_pop",
+    "covar_samp",
+    "corr",
+    "median",
+    "percentile_cont",
+    "min",
+    "max",
+];
+
+/// Those that are ours alone: their names, other names, and how many arguments they take.
+const STATISTICS: [(&str, &[&str], usize); 11] = [
+    ("var_pop", &[], 1),
+    ("var_samp", &["variance"], 1),
+    ("stddev_pop", &[], 1),
+    ("stddev_samp", &["stddev"], 1),
+    ("covar_pop", &[], 2),
+    ("covar_samp", &[], 2),
+    ("corr", &[], 2),
+    ("median", &[], 1),
+    ("percentile_cont", &[], 2),
+    ("min", &[], 1),
+    ("max", &[], 1),
+];
 
 /// The row-local functions. Each is total once [`total`](super::total) has treated its arguments.
-pub(super) const SCALARS: [&str; 23] = [
+pub(super) const SCALARS: [&str; 24] = [
+    BUCKET,
     CLAMP,
     "abs",
     "btrim",
@@ -52,6 +90,9 @@ pub(super) const SCALARS: [&str; 23] = [
 /// `clamp(x, lower, upper)`: what `contribution_bounds_per_row` is rewritten to.
 pub(super) const CLAMP: &str = "clamp";
 
+/// `bucket(x, e1, …, en)`: which of the ranges between constant edges a number lies in, as a text.
+pub(super) const BUCKET: &str = "bucket";
+
 /// All columns of a table, those of its file and the computed ones.
 pub(super) fn full_schema(table: &TablePolicy) -> Schema {
     Schema::new(
@@ -73,12 +114,19 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
     let scalars = datafusion::functions::all_default_functions()
         .into_iter()
         .filter(|function| SCALARS.contains(&function.name()))
-        .chain([Arc::new(ScalarUDF::from(Clamp::new()))])
+        .chain([
+            Rewritten::new(
+                CLAMP,
+                Signature::exact(vec![DataType::Float64; 3], Volatility::Immutable),
+                DataType::Float64,
+            ),
+            Rewritten::new(BUCKET, Signature::variadic_any(Volatility::Immutable), DataType::Utf8),
+        ])
         .collect();
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_scalar_functions(scalars)
-        .with_aggregate_functions(vec![count_udaf(), sum_udaf(), avg_udaf()])
+        .with_aggregate_functions([count_udaf(), sum_udaf(), avg_udaf()].into_iter().chain(statistics()).collect())
         .with_expr_planners(SessionStateDefaults::default_expr_planners())
         .build();
     for (name, table) in &policy.tables {
@@ -91,22 +139,60 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
     Ok(state)
 }
 
-/// The planner's view of `clamp`. It is always rewritten before anything runs.
+/// The planner's view of a function of ours. It is always rewritten before anything runs.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Clamp {
+struct Rewritten {
+    name: &'static str,
     signature: Signature,
+    returns: DataType,
 }
 
-impl Clamp {
-    fn new() -> Self {
-        let numbers = vec![DataType::Float64, DataType::Float64, DataType::Float64];
-        Self { signature: Signature::exact(numbers, Volatility::Immutable) }
+impl Rewritten {
+    fn new(name: &'static str, signature: Signature, returns: DataType) -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::from(Self { name, signature, returns }))
     }
 }
 
-impl ScalarUDFImpl for Clamp {
+impl ScalarUDFImpl for Rewritten {
     fn name(&self) -> &str {
-        CLAMP
+        self.name
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(self.returns.clone())
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        exec_err!("{} is rewritten before execution", self.name)
+    }
+}
+
+fn statistics() -> impl Iterator<Item = Arc<AggregateUDF>> {
+    STATISTICS.into_iter().map(|(name, aliases, arguments)| {
+        Arc::new(AggregateUDF::from(Statistic {
+            name,
+            aliases: aliases.iter().map(ToString::to_string).collect(),
+            // What the arguments are is for `lower` to say.
+            signature: Signature::any(arguments, Volatility::Immutable),
+        }))
+    })
+}
+
+/// The planner's view of an aggregate that is not run by the engine: it follows from integers that are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Statistic {
+    name: &'static str,
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for Statistic {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
     fn signature(&self) -> &Signature {
         &self.signature
@@ -114,8 +200,8 @@ impl ScalarUDFImpl for Clamp {
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         Ok(DataType::Float64)
     }
-    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        exec_err!("clamp is rewritten before execution")
+    fn accumulator(&self, _: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
+        exec_err!("{} is measured, not run", self.name)
     }
 }
 

@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::execution::context::SessionState;
+use datafusion::functions::math::expr_fn::isnan;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 use datafusion::logical_expr::logical_plan::Aggregate as AggregateNode;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, try_cast, when};
@@ -14,14 +15,15 @@ use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::scalar::ScalarValue;
 use dither_core::PrivacyUnit;
+use dither_mechanisms::Fraction;
 
 use super::catalog::{columns, full_schema};
 use super::interval;
 use super::keys;
-use super::total::{number, place_of, total};
+use super::total::{literal_number, number, place_of, total};
 use super::width;
 use crate::error::{Code, Refusal};
-use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Question};
+use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Over, Question};
 use crate::policy::{Policy, TablePolicy};
 use crate::source::arrow_type;
 
@@ -55,7 +57,7 @@ pub(super) fn question(
 
 fn not_aggregated(message: &str) -> Refusal {
     Refusal::new(Code::NotAggregated, message)
-        .hint("ask for COUNT(*), COUNT(DISTINCT unit), SUM or AVG; rows are never shown")
+        .hint("ask for an aggregate such as COUNT(*), SUM or AVG; rows are never shown")
 }
 
 /// The aggregation below the nodes that will see released values only.
@@ -241,48 +243,85 @@ impl<'a> Scope<'a> {
             other => return Err(Refusal::new(Code::Unsupported, format!("`{other}` is not analysed"))),
         };
         let AggregateFunction { func, params } = function;
-        if !params.order_by.is_empty() || params.null_treatment.is_some() || params.args.len() != 1 {
+        let two = matches!(func.name(), "covar_pop" | "covar_samp" | "corr" | "percentile_cont");
+        if !params.order_by.is_empty() || params.null_treatment.is_some() || params.args.len() != 1 + usize::from(two) {
             let message = format!("this form of `{}` is not analysed", func.name());
             return Err(Refusal::new(Code::Unsupported, message).at(params.args.first().and_then(place_of)));
         }
-        let argument = params.args.into_iter().next().unwrap_or_else(|| lit(1_i64));
+        let mut arguments = params.args.into_iter();
+        let argument = arguments.next().unwrap_or_else(|| lit(1_i64));
         let condition = params.filter.map(|filter| *filter);
-        match (func.name(), params.distinct) {
-            ("count", true) => self.count_units(name, argument, condition),
-            ("count", false) => self.count(name, argument, condition),
-            ("sum", false) => self.summed(AggregateKind::Sum, name, argument, condition),
-            ("avg", false) => self.summed(AggregateKind::Mean, name, argument, condition),
-            (other, _) => Err(Refusal::new(Code::UnknownFunction, format!("the aggregate `{other}` is not offered"))),
-        }
+        let kind = match (func.name(), params.distinct) {
+            ("count", true) => return self.count_distinct(name, argument, condition),
+            ("count", false) => return self.count(name, argument, condition),
+            ("sum", false) => AggregateKind::Sum,
+            ("avg", false) => AggregateKind::Mean,
+            ("var_pop", false) => AggregateKind::Variance(Over::Population),
+            ("var_samp", false) => AggregateKind::Variance(Over::Sample),
+            ("stddev_pop", false) => AggregateKind::Deviation(Over::Population),
+            ("stddev_samp", false) => AggregateKind::Deviation(Over::Sample),
+            ("covar_pop", false) => AggregateKind::Covariance(Over::Population),
+            ("covar_samp", false) => AggregateKind::Covariance(Over::Sample),
+            ("corr", false) => AggregateKind::Correlation,
+            ("min", false) => AggregateKind::Quantile(Fraction::LEAST),
+            ("median", false) => AggregateKind::Quantile(Fraction::MEDIAN),
+            ("max", false) => AggregateKind::Quantile(Fraction::GREATEST),
+            ("percentile_cont", false) => {
+                let fraction = arguments.next().as_ref().and_then(literal_number).and_then(Fraction::new);
+                AggregateKind::Quantile(fraction.ok_or_else(|| {
+                    Refusal::new(Code::Unsupported, "the fraction of a quantile must be a constant from 0 to 1")
+                        .hint("write PERCENTILE_CONT(x, 0.5)")
+                        .at(place_of(&argument))
+                })?)
+            }
+            (other, _) => {
+                return Err(Refusal::new(Code::UnknownFunction, format!("the aggregate `{other}` is not offered")));
+            }
+        };
+        let argument = Some(self.bounded(kind, argument, condition.clone())?);
+        let second = arguments.next().map(|second| self.bounded(kind, second, condition)).transpose()?;
+        Ok(Aggregate { kind, argument, second, name })
     }
 
-    fn count_units(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
+    /// The number of units where the unit is counted, the number of different values otherwise.
+    fn count_distinct(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
         let at = place_of(&argument);
         let argument = unqualified(argument)?;
-        let unit = match (&self.table.privacy_unit, strip_alias(argument)) {
+        let unit = match (&self.table.privacy_unit, strip_alias(argument.clone())) {
             (PrivacyUnit::Column(unit), Expr::Column(column)) => column.name() == unit,
             _ => false,
         };
-        if !unit {
-            let hint = match &self.table.privacy_unit {
-                PrivacyUnit::Column(unit) => format!("COUNT(DISTINCT {unit})"),
-                PrivacyUnit::Row => "every row is a unit: COUNT(*)".into(),
-            };
-            return Err(Refusal::new(Code::Unsupported, "only the privacy unit can be counted distinctly")
-                .hint(hint)
-                .at(at));
-        }
-        if condition.is_some() {
+        if unit && condition.is_some() {
             return Err(Refusal::new(Code::Unsupported, "FILTER is not analysed for COUNT(DISTINCT unit)")
                 .hint("move the condition to WHERE")
                 .at(at));
         }
-        Ok(Aggregate { kind: AggregateKind::CountUnits, argument: None, name })
+        if unit {
+            return Ok(Aggregate { kind: AggregateKind::CountUnits, argument: None, second: None, name });
+        }
+        let value = self.value_type(total(argument, &self.schema)?)?;
+        let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
+        let expr = self.where_true(self.substitute(value)?, condition)?;
+        let origin = "a row brings one value at most".into();
+        let argument = Argument { expr, bounds: None, origin, typical: None, counted: None, kind };
+        Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
+    }
+
+    /// A value in a type whose values can be told apart: NaN is no value, and -0.0 and 0.0 are one.
+    fn value_type(&self, expr: Expr) -> Result<Expr, Refusal> {
+        let value = self.key_type(expr)?;
+        match value.get_type(&self.schema).map_err(|error| type_refusal(&error))? {
+            DataType::Float64 => {
+                let number = isnan(value.clone()).is_false();
+                when(number, value).end().map_err(|error| type_refusal(&error))
+            }
+            _ => Ok(value),
+        }
     }
 
     fn count(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
         if condition.is_none() && matches!(&argument, Expr::Literal(value, _) if !value.is_null()) {
-            return Ok(Aggregate { kind: AggregateKind::CountRows, argument: None, name });
+            return Ok(Aggregate { kind: AggregateKind::CountRows, argument: None, second: None, name });
         }
         let value = total(unqualified(argument)?, &self.schema)?;
         let counted = match number(value.clone(), &self.schema) {
@@ -291,17 +330,19 @@ impl<'a> Scope<'a> {
         };
         let present = when(self.substitute(value)?.is_not_null(), lit(1.0)).end();
         let expr = self.where_true(present.map_err(|error| type_refusal(&error))?, condition)?;
-        let argument = Argument { expr, bounds: None, origin: "a row counts once".into(), typical: None, counted };
-        Ok(Aggregate { kind: AggregateKind::CountValues, argument: Some(argument), name })
+        let argument = Argument {
+            expr,
+            bounds: None,
+            origin: "a row counts once".into(),
+            typical: None,
+            counted,
+            kind: DataType::Float64,
+        };
+        Ok(Aggregate { kind: AggregateKind::CountValues, argument: Some(argument), second: None, name })
     }
 
-    fn summed(
-        &self,
-        kind: AggregateKind,
-        name: String,
-        argument: Expr,
-        condition: Option<Expr>,
-    ) -> Result<Aggregate, Refusal> {
+    /// An argument whose values are numbers with bounds.
+    fn bounded(&self, kind: AggregateKind, argument: Expr, condition: Option<Expr>) -> Result<Argument, Refusal> {
         let at = place_of(&argument);
         let argument = unqualified(argument)?;
         let written = crate::explain::readable(&argument.schema_name().to_string());
@@ -316,8 +357,15 @@ impl<'a> Scope<'a> {
                 Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
                 None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
             };
-            let function = if kind == AggregateKind::Mean { "AVG" } else { "SUM" };
-            let message = format!("`{function}({written})` has no bounds, so one row could move it without limit");
+            let message = match kind {
+                AggregateKind::Covariance(_) | AggregateKind::Correlation => {
+                    format!("`{written}` in `{}` has no bounds, so one row could move it without limit", kind.sql())
+                }
+                AggregateKind::Quantile(_) => {
+                    format!("`{}({written})` has no bounds, between which its answers could lie", kind.sql())
+                }
+                _ => format!("`{}({written})` has no bounds, so one row could move it without limit", kind.sql()),
+            };
             Refusal::new(Code::MissingBounds, message).hint(hint).at(at)
         })?;
         let origin = match bare {
@@ -329,11 +377,7 @@ impl<'a> Scope<'a> {
         };
         let typical = bare.and_then(|(_, policy)| policy.typical);
         let expr = self.where_true(self.substitute(expr)?, condition)?;
-        Ok(Aggregate {
-            kind,
-            argument: Some(Argument { expr, bounds: Some(bounds), origin, typical, counted: None }),
-            name,
-        })
+        Ok(Argument { expr, bounds: Some(bounds), origin, typical, counted: None, kind: DataType::Float64 })
     }
 
     /// `expr` where the condition of a FILTER clause holds, NULL elsewhere.

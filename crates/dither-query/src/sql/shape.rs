@@ -52,7 +52,7 @@ fn name_as_written(statement: &mut Statement, written: &[String]) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     for (item, text) in select.projection.iter_mut().zip(written) {
         if let SelectItem::UnnamedExpr(expr) = item
-            && expr.to_string().contains(&format!("{CLAMP}("))
+            && (expr.to_string().contains(&format!("{CLAMP}(")) || text.to_ascii_uppercase().contains("WITHIN GROUP"))
         {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', text) };
         }
@@ -305,6 +305,7 @@ fn check_function(function: &mut Function) -> Result<(), Refusal> {
         return Err(unknown_function(&name).at(place(span)));
     }
     function.name = ObjectName::from(vec![Ident::with_span(span, name.clone())]);
+    order_first(&name, function)?;
     if function.null_treatment.is_some() || !function.within_group.is_empty() || function.uses_odbc_syntax {
         return Err(unsupported("this form of a function is not analysed", "leave the extra clause out", span));
     }
@@ -314,12 +315,32 @@ fn check_function(function: &mut Function) -> Result<(), Refusal> {
     }
 }
 
+/// `PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)` is `PERCENTILE_CONT(x, q)`.
+fn order_first(name: &str, function: &mut Function) -> Result<(), Refusal> {
+    let ([order], FunctionArguments::List(list), "percentile_cont") =
+        (function.within_group.as_slice(), &mut function.args, name)
+    else {
+        return Ok(());
+    };
+    if order.options.asc == Some(false) || order.options.nulls_first.is_some() || order.with_fill.is_some() {
+        return Err(unsupported(
+            "this order is not analysed",
+            "write WITHIN GROUP (ORDER BY x), and 1 − q for the other direction",
+            order.expr.span(),
+        ));
+    }
+    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone())));
+    function.within_group.clear();
+    Ok(())
+}
+
 fn unknown_function(name: &str) -> Refusal {
     let refusal = Refusal::new(Code::UnknownFunction, format!("the function `{name}` is not offered"));
     refusal.hint(match name {
-        "min" | "max" | "median" | "percentile_cont" | "approx_percentile_cont" | "mode" | "quantile" => {
-            "an exact extreme or quantile shows somebody's value; COUNT, SUM and AVG are offered".to_owned()
+        "percentile_disc" | "approx_percentile_cont" | "approx_median" | "approx_quantiles" | "quantile" => {
+            "MEDIAN(x), PERCENTILE_CONT(x, 0.9), MIN(x) and MAX(x) are offered".to_owned()
         }
+        "mode" => "the most frequent value may be somebody's; group by the values and count".to_owned(),
         "approx_distinct" | "hll" | "md5" | "sha256" => {
             "sketches and hashes are not private; COUNT(DISTINCT unit) is offered".to_owned()
         }
@@ -343,11 +364,17 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && name != "count" {
         return Err(unsupported("DISTINCT is answered for COUNT only", "leave DISTINCT out", span));
     }
-    let Some(FunctionArg::Named { name: option, arg, .. }) = list.args.get(1) else {
+    let Some(FunctionArg::Named { name: option, arg, .. }) = list.args.last() else {
         return Ok(());
     };
     let (option, at) = (option.value.to_ascii_lowercase(), option.span);
-    if option != "contribution_bounds_per_row" || list.args.len() != 2 {
+    if ["covar_pop", "covar_samp", "corr"].contains(&name) {
+        return Err(Refusal::new(Code::Option, format!("`{name}` has two arguments, and bounds for one"))
+            .hint("declare `bounds` of both columns in the policy")
+            .at(place(at)));
+    }
+    let arguments = if name == "percentile_cont" { 2 } else { 1 };
+    if option != "contribution_bounds_per_row" || list.args.len() != arguments + 1 {
         return Err(Refusal::new(Code::Option, format!("`{option}` is not an option of an aggregate"))
             .hint("contribution_bounds_per_row => (lower, upper)")
             .at(place(at)));
@@ -356,10 +383,10 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
         FunctionArgExpr::Expr(Expr::Tuple(pair)) if pair.len() == 2 => pair.clone(),
         _ => return Err(Refusal::new(Code::Option, "bounds are a pair (lower, upper)").at(place(at))),
     };
-    list.args.truncate(1);
+    list.args.pop();
     let mut clamped = vec![list.args.remove(0)];
     clamped.extend(bounds.into_iter().map(|bound| FunctionArg::Unnamed(FunctionArgExpr::Expr(bound))));
-    list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(Function {
+    let clamped = Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(CLAMP)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
@@ -372,6 +399,7 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
         null_treatment: None,
         over: None,
         within_group: Vec::new(),
-    }))));
+    });
+    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(clamped)));
     Ok(())
 }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::expr::{Alias, Between, Case, Cast, InList, Like, S
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, lit, try_cast, when};
 use datafusion::scalar::ScalarValue;
 
-use super::catalog::{CLAMP, SCALARS};
+use super::catalog::{BUCKET, CLAMP, SCALARS};
 use crate::error::{Code, Place, Refusal};
 
 /// The longest LIKE pattern: matchers for longer ones can be too large to be built.
@@ -197,6 +197,7 @@ fn total_function(function: ScalarFunction, schema: &DFSchema) -> Result<Expr, R
         |message: &str| Err(Refusal::new(Code::Unsupported, message.to_owned()).at(args.first().and_then(place_of)));
     match name.as_str() {
         CLAMP => return clamp(args, schema),
+        BUCKET => return bucket(args, schema),
         "date_part" if !part_of(args.first(), &DATE_PARTS) => return refuse("this part of a date is not offered"),
         "date_trunc" if !part_of(args.first(), &DATE_UNITS) => return refuse("dates are not cut to this unit"),
         "date_trunc" => {
@@ -293,6 +294,41 @@ fn clamp(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Expr, Refusal> {
             .at(place_of(&args[0])));
     }
     clamped(number(args.remove(0), schema)?, lower, upper)
+}
+
+/// `bucket(x, e1, …, en)` as a CASE with constant results, one for each range between the edges, which are public.
+/// NULL stays NULL, and NaN is NULL.
+fn bucket(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Expr, Refusal> {
+    let refuse = |message: &str, at: Option<Place>| {
+        Refusal::new(Code::Unsupported, message.to_owned()).hint("write bucket(x, 18, 40, 65)").at(at)
+    };
+    if !(2..=MAX_ARGUMENTS).contains(&args.len()) {
+        let message = format!("bucket takes a number and up to {} edges", MAX_ARGUMENTS - 1);
+        return Err(refuse(&message, args.first().and_then(place_of)));
+    }
+    // Adding zero makes -0.0 a zero like any other.
+    let value = number(args.remove(0), schema)? + lit(0.0);
+    let at = place_of(&value);
+    let edges: Vec<f64> = args
+        .iter()
+        .map(|edge| literal_number(edge).filter(|edge| edge.is_finite()))
+        .collect::<Option<_>>()
+        .ok_or_else(|| refuse("the edges of buckets must be finite constants", at))?;
+    if edges.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(refuse("the edges of buckets must increase", at));
+    }
+    // Comparisons that hold for no NaN, whichever side an engine sorts it to.
+    let within = |low: f64, high: Expr| value.clone().gt_eq(lit(low)).and(high);
+    let mut low = f64::NEG_INFINITY;
+    let mut branches = Vec::new();
+    for edge in &edges {
+        let label = if low.is_finite() { format!("[{low}, {edge})") } else { format!("< {edge}") };
+        branches.push((within(low, value.clone().lt(lit(*edge))), label));
+        low = *edge;
+    }
+    branches.push((within(low, value.clone().lt_eq(lit(f64::INFINITY))), format!(">= {low}")));
+    let when_then_expr = branches.into_iter().map(|(when, label)| (Box::new(when), Box::new(lit(label)))).collect();
+    Ok(Expr::Case(Case { expr: None, when_then_expr, else_expr: None }))
 }
 
 /// `value` moved to the nearer bound if it lies outside; NULL stays NULL.

@@ -1,0 +1,266 @@
+//! Which integers are measured for the aggregates of a question, each once, and how the aggregates follow from them.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, cast, lit, when};
+use dither_core::{Lattice, ValueBounds};
+use dither_mechanisms::{Fraction, Quantiles};
+
+use super::{Derivation, Measure, Ranks};
+use crate::bound::{Histogram, Summand, column, on_lattice, value_name};
+use crate::error::{Code, Refusal};
+use crate::ir::{Aggregate, AggregateKind, Argument};
+
+/// What is measured for a list of aggregates.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// What is computed first.
+    pub values: Vec<Summand>,
+    /// What is summed.
+    pub summands: Vec<Summand>,
+    /// What is counted by value.
+    pub histograms: Vec<Histogram>,
+    /// What each block measures.
+    pub measures: Vec<Measure>,
+    /// Which quantiles are chosen.
+    pub ranks: Vec<Ranks>,
+    /// How each aggregate follows.
+    pub derivations: Vec<Derivation>,
+}
+
+/// What one aggregate needs, by the indices of summands.
+enum Needs {
+    Rows,
+    Units,
+    /// The sum of a summand, which may follow from its pair.
+    Sum(usize),
+    /// The number of values, which may follow from the pair of the values.
+    Count(usize),
+    Mean(usize),
+    /// A summand, and its value that is computed first.
+    Variance(usize, usize),
+    /// Two summands, and the values that they are made of.
+    Covariance([usize; 2], [usize; 2]),
+    Distinct(usize),
+    Quantile(usize, Fraction),
+}
+
+impl Blocks {
+    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values.
+    pub fn of(aggregates: &[Aggregate]) -> Result<Self, Refusal> {
+        let mut blocks = Self::default();
+        let needs = aggregates.iter().map(|one| blocks.needs(one, aggregates)).collect::<Result<Vec<_>, _>>()?;
+        let paired = |index: usize| {
+            needs.iter().any(|needs| match needs {
+                Needs::Mean(pair) | Needs::Variance(pair, _) => *pair == index,
+                Needs::Covariance(pairs, _) => pairs.contains(&index),
+                Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) => false,
+                Needs::Distinct(_) | Needs::Quantile(..) => false,
+            })
+        };
+        for (aggregate, needs) in aggregates.iter().zip(&needs) {
+            let derivation = match *needs {
+                Needs::Units => Derivation::Count(blocks.measure(Measure::Units)),
+                Needs::Distinct(values) => Derivation::Count(blocks.measure(Measure::Distinct(values))),
+                Needs::Quantile(ranks, fraction) => Derivation::Quantile { ranks, fraction },
+                Needs::Rows => Derivation::Count(blocks.measure(Measure::Rows)),
+                Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(Measure::Pair(sum))),
+                Needs::Sum(sum) => Derivation::Sum(blocks.measure(Measure::Sum(sum))),
+                Needs::Count(values) if paired(values) => Derivation::PairCount(blocks.measure(Measure::Pair(values))),
+                Needs::Count(ones) => Derivation::Count(blocks.measure(Measure::Sum(ones))),
+                Needs::Mean(pair) => Derivation::PairMean(blocks.measure(Measure::Pair(pair))),
+                Needs::Variance(summand, value) => {
+                    let pair = blocks.measure(Measure::Pair(summand));
+                    let squares = blocks.products([value; 2], None)?;
+                    match aggregate.kind {
+                        AggregateKind::Deviation(over) => Derivation::Deviation { pair, squares, over },
+                        AggregateKind::Variance(over) => Derivation::Variance { pair, squares, over },
+                        _ => Derivation::PairMean(pair),
+                    }
+                }
+                Needs::Covariance(summands, [x, y]) => {
+                    let pairs = summands.map(|summand| blocks.measure(Measure::Pair(summand)));
+                    let products = blocks.products([x, y], None)?;
+                    match aggregate.kind {
+                        AggregateKind::Covariance(over) => Derivation::Covariance { pairs, products, over },
+                        _ => {
+                            let squares = [blocks.products([x; 2], Some(y))?, blocks.products([y; 2], Some(x))?];
+                            Derivation::Correlation { pairs, products, squares }
+                        }
+                    }
+                }
+            };
+            blocks.derivations.push(derivation);
+        }
+        Ok(blocks)
+    }
+
+    fn needs(&mut self, aggregate: &Aggregate, all: &[Aggregate]) -> Result<Needs, Refusal> {
+        let Some(argument) = &aggregate.argument else {
+            return Ok(if aggregate.kind == AggregateKind::CountUnits { Needs::Units } else { Needs::Rows });
+        };
+        Ok(match (aggregate.kind, &aggregate.second) {
+            (AggregateKind::Covariance(_) | AggregateKind::Correlation, Some(second)) => {
+                let (summands, values) = self.both(argument, second, &aggregate.name)?;
+                Needs::Covariance(summands, values)
+            }
+            (AggregateKind::CountUnits, _) => Needs::Units,
+            (AggregateKind::CountRows, _) => Needs::Rows,
+            (AggregateKind::CountDistinct, _) => {
+                let kind = argument.kind.clone();
+                Needs::Distinct(self.histogram(Histogram { expr: argument.expr.clone(), kind, distinct: true }))
+            }
+            (AggregateKind::CountValues, _) => {
+                // What has a pair counts its values as well.
+                let with_pair = all.iter().find(|other| {
+                    use AggregateKind::{Deviation, Mean, Variance};
+                    matches!(other.kind, Mean | Variance(_) | Deviation(_))
+                        && argument.counted.is_some()
+                        && other.argument.as_ref().map(|argument| &argument.expr) == argument.counted.as_ref()
+                });
+                let counted = with_pair.and_then(|other| other.argument.as_ref()).unwrap_or(argument);
+                Needs::Count(self.summand(counted, &aggregate.name)?)
+            }
+            (AggregateKind::Quantile(fraction), _) => {
+                Needs::Quantile(self.quantile(argument, &aggregate.name, fraction)?, fraction)
+            }
+            (AggregateKind::Sum, _) => Needs::Sum(self.summand(argument, &aggregate.name)?),
+            (AggregateKind::Mean, _) => Needs::Mean(self.summand(argument, &aggregate.name)?),
+            (
+                AggregateKind::Variance(_)
+                | AggregateKind::Deviation(_)
+                | AggregateKind::Covariance(_)
+                | AggregateKind::Correlation,
+                _,
+            ) => {
+                let summand = self.summand(argument, &aggregate.name)?;
+                Needs::Variance(summand, self.value(self.summands[summand].clone()))
+            }
+        })
+    }
+
+    /// The index of the block that measures this.
+    fn measure(&mut self, measure: Measure) -> usize {
+        self.measures.iter().position(|known| *known == measure).unwrap_or_else(|| {
+            self.measures.push(measure);
+            self.measures.len() - 1
+        })
+    }
+
+    /// The index of a summand.
+    fn add(&mut self, wanted: Summand) -> usize {
+        self.summands.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.summands.push(wanted);
+            self.summands.len() - 1
+        })
+    }
+
+    /// The summand of an argument; ones where values are only counted.
+    fn summand(&mut self, argument: &Argument, name: &str) -> Result<usize, Refusal> {
+        Ok(self.add(Summand { expr: argument.expr.clone(), bounds: bounds(argument, name)? }))
+    }
+
+    /// The index of the ranks that a quantile is chosen with: one for all quantiles of the same values.
+    fn quantile(&mut self, argument: &Argument, name: &str, fraction: Fraction) -> Result<usize, Refusal> {
+        let grid = grid(&bounds(argument, name)?).ok_or_else(|| {
+            Refusal::new(Code::Range, "the bounds are too wide for a grid").hint("declare narrower bounds")
+        })?;
+        let expr = on_lattice(&argument.expr, &grid).map_err(|error| unplanned(&error))?;
+        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false });
+        let index = self.ranks.iter().position(|known| known.histogram == histogram).unwrap_or_else(|| {
+            self.ranks.push(Ranks { histogram, fractions: Vec::new(), grid });
+            self.ranks.len() - 1
+        });
+        if !self.ranks[index].fractions.contains(&fraction) {
+            self.ranks[index].fractions.push(fraction);
+        }
+        Ok(index)
+    }
+
+    /// The index of a histogram.
+    fn histogram(&mut self, wanted: Histogram) -> usize {
+        self.histograms.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.histograms.push(wanted);
+            self.histograms.len() - 1
+        })
+    }
+
+    /// Two arguments, each where both are present: their summands and their values.
+    fn both(&mut self, one: &Argument, other: &Argument, name: &str) -> Result<([usize; 2], [usize; 2]), Refusal> {
+        let [(x, a), (y, b)] = [one, other].map(|argument| (argument, bounds(argument, name)));
+        let (x, y) = (Summand { expr: x.expr.clone(), bounds: a? }, Summand { expr: y.expr.clone(), bounds: b? });
+        let (first, second) = (self.value(x.clone()), self.value(y.clone()));
+        let where_present = |value: usize, bounds: ValueBounds, other: usize| {
+            let number = cast(column(value_name(value)), DataType::Float64) * lit(bounds.lattice().step());
+            let expr = when(column(value_name(other)).is_not_null(), number).end();
+            expr.map(|expr| Summand { expr, bounds }).map_err(|error| unplanned(&error))
+        };
+        let (x, y) = (where_present(first, x.bounds, second)?, where_present(second, y.bounds, first)?);
+        Ok(([self.add(x), self.add(y)], [first, second]))
+    }
+
+    /// The index of a value that is computed first.
+    fn value(&mut self, wanted: Summand) -> usize {
+        self.values.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.values.push(wanted);
+            self.values.len() - 1
+        })
+    }
+
+    /// The block of Σ(x − m)(y − n) for two values with the middles m and n of their bounds, of the rows where both are
+    /// present and a third value as well; Σ(x − m)² for the same value twice.
+    ///
+    /// Each factor is taken on its lattice, clamped and centred: |x − m| is at most half a range.
+    fn products(&mut self, [x, y]: [usize; 2], present: Option<usize>) -> Result<usize, Refusal> {
+        let (a, b) = (&self.values[x], &self.values[y]);
+        let product = centred(x, &a.bounds) * centred(y, &b.bounds);
+        let expr = match present {
+            None => Ok(product),
+            Some(other) => when(column(value_name(other)).is_not_null(), product).end(),
+        };
+        let expr = expr.map_err(|error| unplanned(&error))?;
+        let steps = a.bounds.range() as f64 * b.bounds.range() as f64;
+        // In the product of both half steps, of which no product needs more than 2^106, on at most 2^40 points.
+        let coarser = (steps.log2().ceil() - LARGEST).max(0.0).exp2();
+        let unit = a.bounds.lattice().step() / 2.0 * (b.bounds.lattice().step() / 2.0);
+        let lattice = Lattice::new(unit * coarser);
+        let lower = if x == y { 0.0 } else { -steps * unit };
+        let bounds = lattice.and_then(|lattice| ValueBounds::new(lower, steps * unit, lattice)).ok_or_else(|| {
+            Refusal::new(Code::Range, "the bounds are too wide for products").hint("declare narrower bounds")
+        })?;
+        let summand = self.add(Summand { expr, bounds });
+        Ok(self.measure(Measure::Sum(summand)))
+    }
+}
+
+/// Products lie on a lattice of at most 2^40 points on either side: the squares of 2^20 points are exact.
+const LARGEST: f64 = 40.0;
+
+/// The bounds of an argument; 0 and 1 where values are only counted.
+fn bounds(argument: &Argument, name: &str) -> Result<ValueBounds, Refusal> {
+    let ones = || ValueBounds::new(0.0, 1.0, Lattice::UNIT);
+    argument.bounds.or_else(ones).filter(|bounds| bounds.range() > 0).ok_or_else(|| {
+        Refusal::new(Code::MissingBounds, format!("the bounds of `{name}` leave one value only"))
+            .hint("the lower bound must be below the upper one")
+    })
+}
+
+/// The lattice of the values, its step doubled until quantiles can be chosen on it.
+fn grid(bounds: &ValueBounds) -> Option<ValueBounds> {
+    let step = bounds.lattice().step();
+    let ends = [bounds.lower(), bounds.upper()].map(|end| end as f64 * step);
+    (0..54)
+        .filter_map(|doublings| ValueBounds::new(ends[0], ends[1], Lattice::new(step * f64::from(doublings).exp2())?))
+        .find(|grid| grid.range() < u64::from(Quantiles::MAX_POINTS))
+}
+
+/// A value less the middle of its bounds; NULL where absent.
+fn centred(value: usize, bounds: &ValueBounds) -> Expr {
+    let steps = cast(column(value_name(value)), DataType::Float64);
+    // Twice the distance from the middle is a whole number of steps; floats hold it exactly below 2^53.
+    let twice = steps * lit(2.0) - lit(bounds.lower() as f64 + bounds.upper() as f64);
+    twice * lit(bounds.lattice().step() / 2.0)
+}
+
+fn unplanned(error: &datafusion::common::DataFusionError) -> Refusal {
+    Refusal::new(Code::Type, error.strip_backtrace())
+}
