@@ -12,7 +12,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use datafusion::datasource::provider_as_source;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use dither::{Policy, Request, Session};
@@ -72,7 +71,7 @@ pub async fn run(rows: u64, units: u64) -> Result<Vec<Section>> {
                         needs_rows: priced.needs_rows(),
                         secret: &secret,
                     };
-                    let portable = bounding.plan(provider_as_source(open()?))?;
+                    let portable = bounding.plan(&source::Tables::from([("t".to_owned(), open()?)]))?;
                     LocalEngine::new(partitions).run(portable).await?;
                 }
                 _ => {

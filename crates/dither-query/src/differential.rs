@@ -29,7 +29,7 @@ struct Row {
 }
 
 /// A small generator of its own (SplitMix64), so that a seed means the same everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -40,11 +40,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn of<T: Clone>(&mut self, options: &[T]) -> T {
+    pub(crate) fn of<T: Clone>(&mut self, options: &[T]) -> T {
         options[self.below(options.len() as u64) as usize].clone()
     }
 }
@@ -172,7 +172,9 @@ async fn plan(sql: &str, policy: &Policy) -> QueryPlan {
 async fn integers(plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTable {
     static ENGINES: LazyLock<[LocalEngine; 3]> = LazyLock::new(|| [1, 2, 4].map(LocalEngine::new));
     let engine = &ENGINES[partitions.min(3) - 1];
-    exact(plan, provider(rows, partitions), "secret", engine).await.unwrap_or_else(|error| panic!("{:?}", error.0))
+    let table: crate::source::Table = provider(rows, partitions);
+    let tables = BTreeMap::from([("t".to_owned(), table)]);
+    exact(plan, &tables, "secret", engine).await.unwrap_or_else(|error| panic!("{:?}", error.0))
 }
 
 /// By how much two exact tables differ in each block: the l1 norm and the squared l2 norm, and in how many keys.
@@ -204,7 +206,7 @@ fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> (Vec<(u128,
 }
 
 /// Whether two tables differ by more than the plan claims.
-fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
+pub(crate) fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
     let (blocks, changed) = distance(plan, one, two);
     let over = plan.measures.iter().zip(&plan.mechanism.blocks).zip(blocks).any(|((measure, block), (l1, l2))| {
         let (claimed, euclid) = plan.sensitivity(measure).unwrap();
@@ -259,7 +261,7 @@ fn reference(sql: &str, plan: &QueryPlan, rows: &[Row], secret: &str) -> Option<
     Some(totals)
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

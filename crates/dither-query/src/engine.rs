@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, Decimal128Array, Int64Array, RecordBatch};
 use datafusion::datasource::provider_as_source;
@@ -18,9 +17,9 @@ use crate::bound::{Bounding, ROWS, UNITS, count_name, key_name, sum_name};
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::plan::{Measure, QueryPlan};
-use crate::policy::TablePolicy;
+use crate::policy::Policy;
 use crate::rehearsal;
-use crate::source::Table;
+use crate::source::Tables;
 use crate::sql::{key_literal, key_of};
 
 /// A failure while the data was read. It may depend on the data, so an analyst sees one constant text.
@@ -113,43 +112,43 @@ impl Engine for LocalEngine {
 pub async fn measure<M: Mechanism>(
     _charged: &Charged<M>,
     plan: &QueryPlan,
-    table: Table,
+    tables: &Tables,
     secret: &Secret,
     engine: &dyn Engine,
 ) -> Result<Sensitive<ExactTable>, EngineError> {
     let secret: String = secret.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    exact(plan, table, &secret, engine).await.map(Sensitive::new)
+    exact(plan, tables, &secret, engine).await.map(Sensitive::new)
 }
 
-/// Runs a question on made-up rows with nothing, the largest and the smallest of everything, and every part of its
-/// row-local expressions by itself. What fails here could fail on somebody's row, after the charge.
+/// Runs a question on made-up rows with nothing, the largest and the smallest of everything in every table, and every
+/// part of its row-local expressions by itself, wherever in the relation they stand. What fails here could fail on
+/// somebody's row, after the charge.
 ///
 /// # Errors
 /// A [`Refusal`] for an expression that is not total after all.
 ///
 /// # Privacy
-/// Reads no row of the table.
-pub async fn rehearse(plan: &QueryPlan, table: &TablePolicy) -> Result<(), Refusal> {
+/// Reads no row of any table.
+pub async fn rehearse(plan: &QueryPlan, policy: &Policy) -> Result<(), Refusal> {
     let refused = |_| {
         Refusal::new(Code::Unsupported, "an expression of this question fails on some values")
             .hint("compare and cast values of the declared types only")
     };
-    let stage = rehearsal::stage(table).map_err(refused)?;
+    let stages = rehearsal::stages(plan, policy).map_err(refused)?;
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    let parts = rehearsal::parts(plan);
-    if !parts.is_empty() {
-        let scan = LogicalPlanBuilder::scan("stage", provider_as_source(Arc::clone(&stage)), None);
+    for (stage, parts) in rehearsal::parts(plan).map_err(refused)? {
+        let scan = LogicalPlanBuilder::scan("stage", provider_as_source(stage), None);
         let alone = scan.and_then(|scan| scan.project(parts)).and_then(|scan| scan.build()).map_err(refused)?;
         DataFrame::new(context.state(), alone).collect().await.map_err(refused)?;
     }
-    let whole = exact(plan, stage, "rehearsal", &LocalEngine { context }).await;
+    let whole = exact(plan, &stages, "rehearsal", &LocalEngine { context }).await;
     whole.map(drop).map_err(|error| refused(DataFusionError::External(error.0)))
 }
 
 /// The exact answer. Private to the crate: outside, the gate comes first.
 pub(crate) async fn exact(
     plan: &QueryPlan,
-    table: Table,
+    tables: &Tables,
     secret: &str,
     engine: &dyn Engine,
 ) -> Result<ExactTable, EngineError> {
@@ -162,7 +161,7 @@ pub(crate) async fn exact(
         needs_rows: plan.needs_rows(),
         secret,
     };
-    let portable = bounding.plan(provider_as_source(table))?;
+    let portable = bounding.plan(tables)?;
     let batches = engine.run(portable).await?;
     let mut groups = Vec::new();
     for batch in &batches {

@@ -27,6 +27,7 @@ pub mod ir;
 pub mod plan;
 pub mod policy;
 mod rehearsal;
+pub mod relation;
 pub mod release;
 pub mod source;
 pub mod sql;

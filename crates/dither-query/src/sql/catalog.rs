@@ -1,6 +1,5 @@
 //! What names mean: a catalog with the declared columns and a closed list of functions, and nothing else.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -11,6 +10,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use datafusion::prelude::SessionConfig;
@@ -21,6 +21,9 @@ use crate::source::arrow_type;
 
 /// The aggregates, by their names in SQL.
 pub(super) const AGGREGATES: [&str; 4] = ["count", "sum", "avg", "mean"];
+
+/// Further aggregates within the rows of one unit, which only sub-queries may use.
+pub(super) const UNIT_AGGREGATES: [&str; 2] = ["min", "max"];
 
 /// The row-local functions. Each is total once [`total`](super::total) has treated its arguments.
 pub(super) const SCALARS: [&str; 23] = [
@@ -78,11 +81,12 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_scalar_functions(scalars)
-        .with_aggregate_functions(vec![count_udaf(), sum_udaf(), avg_udaf()])
+        .with_aggregate_functions(vec![count_udaf(), sum_udaf(), avg_udaf(), min_udaf(), max_udaf()])
         .with_expr_planners(SessionStateDefaults::default_expr_planners())
         .build();
-    for (name, table) in &policy.tables {
-        let provider = Arc::new(EmptyTable::new(Arc::new(full_schema(table))));
+    for name in policy.tables.keys().chain(policy.public.keys()) {
+        let Some(table) = policy.readable(name) else { continue };
+        let provider = Arc::new(EmptyTable::new(Arc::new(full_schema(&table))));
         state
             .schema_for_ref(datafusion::common::TableReference::bare(name.clone()))
             .and_then(|schema| schema.register_table(name.clone(), provider))
@@ -117,9 +121,4 @@ impl ScalarUDFImpl for Clamp {
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("clamp is rewritten before execution")
     }
-}
-
-/// The policy of every column by name, for those who look columns up.
-pub(super) fn columns(table: &TablePolicy) -> HashMap<&str, &crate::policy::ColumnPolicy> {
-    table.columns.iter().map(|(name, column)| (name.as_str(), column)).collect()
 }
