@@ -174,7 +174,7 @@ async fn answer(case: &Case, way: Way, folder: &Path) -> Result<f64> {
             };
             let engine = LocalEngine::new(threads());
             let engine = if way == Way::Portable { engine.portable() } else { engine };
-            engine.count(&bounding, open(&policy)?).await?;
+            engine.count(&bounding, &source::Tables::from([("t".to_owned(), open(&policy)?)])).await?;
         }
         Way::Whole => {
             let ledger = tempfile::tempdir()?;

@@ -132,7 +132,8 @@ impl Table {
         let context = SessionContext::new();
         context.register_table(example.table, source::open(table, folder, &Arc::default())?)?;
         let bounds = table.contribution_bounds().context("the example declares contribution bounds")?;
-        Ok(Self { context, unit: table.privacy_unit.clone(), bounds, name: example.table })
+        let unit = policy.root(example.table).context("the rows of the example have owners")?.unit;
+        Ok(Self { context, unit, bounds, name: example.table })
     }
 
     /// Reads the columns after the first `keys` ones as numbers.

@@ -15,13 +15,18 @@ struct Campaign {
 }
 
 /// Every campaign runs with these set, and with its output shown. What is set already stays.
-const ENVIRONMENT: &[(&str, &str)] = &[("DITHER_LONG", "1"), ("DITHER_PAIRS", "200000")];
+const ENVIRONMENT: &[(&str, &str)] = &[("DITHER_LONG", "1"), ("DITHER_PAIRS", "200000"), ("DITHER_RELATIONS", "50000")];
 
 const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "neighbours",
         about: "200,000 pairs of neighbouring tables under random questions, against a naive reference",
         arguments: &["--lib", "--", "differential"],
+    },
+    Campaign {
+        name: "relations",
+        about: "50,000 random databases under random joins and sub-queries, against nested loops",
+        arguments: &["--lib", "--", "relation"],
     },
     Campaign {
         name: "crash",

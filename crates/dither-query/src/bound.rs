@@ -17,8 +17,6 @@
 //! of rows by at most R, and a sum by at most R times the larger bound. All sums are exact 128-bit decimals, so
 //! order, threads, spilling and engine cannot change a bit.
 
-use std::sync::Arc;
-
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, Result};
 use datafusion::functions::crypto::expr_fn::sha256;
@@ -27,14 +25,14 @@ use datafusion::functions::string::expr_fn::{btrim, concat, lower};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_aggregate::expr_fn::{count, sum};
 use datafusion::functions_window::expr_fn::{dense_rank, row_number};
-use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableSource, cast, lit, try_cast, when,
-};
+use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, cast, lit, try_cast, when};
 use datafusion::scalar::ScalarValue;
 use dither_bounding::Limits;
 use dither_core::{ContributionBounds, Key, PrivacyUnit, ValueBounds};
 
 use crate::ir::{Domain, Question};
+use crate::relation::{self, Relation};
+use crate::source::Tables;
 use crate::sql::{clamped, key_literal};
 
 /// What the portable plan measures for each group, besides units and rows: one sum for each of these.
@@ -114,12 +112,12 @@ pub struct Bounding<'a> {
 }
 
 impl Bounding<'_> {
-    /// Builds the plan over a table.
+    /// Builds the plan over the tables of the question, by their names.
     ///
     /// # Errors
     /// Whatever the plan builder refuses; a validated question gives it no cause.
-    pub fn plan(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
-        let rows = self.rows(source)?;
+    pub fn plan(&self, tables: &Tables) -> Result<LogicalPlan> {
+        let rows = self.rows(tables)?;
         match self.unit {
             // A row that is its own unit is in one group, once.
             PrivacyUnit::Row => {
@@ -143,8 +141,8 @@ impl Bounding<'_> {
     /// # Privacy
     /// One unit moves the counts of at most L0 groups, and in each of them by at most R together; so it does the numbers of
     /// different values.
-    pub fn histogram(&self, index: usize, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
-        let rows = self.rows(source)?;
+    pub fn histogram(&self, index: usize, tables: &Tables) -> Result<LogicalPlan> {
+        let rows = self.rows(tables)?;
         let kept = match self.unit {
             PrivacyUnit::Row => rows,
             PrivacyUnit::Column(_) => self.rows_in_bounded_groups(self.bounded_rows(rows)?)?,
@@ -179,8 +177,8 @@ impl Bounding<'_> {
     ///
     /// # Errors
     /// Whatever the plan builder refuses.
-    pub(crate) fn columns(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlan> {
-        self.projected(source, |summand| Ok(summand.expr.clone()))?.build()
+    pub(crate) fn columns(&self, tables: &Tables) -> Result<LogicalPlan> {
+        self.projected(tables, |summand| Ok(summand.expr.clone()))?.build()
     }
 
     /// How much a unit may contribute; `None` where there is nothing to choose.
@@ -200,12 +198,11 @@ impl Bounding<'_> {
     }
 
     /// Unit, keys and values of the rows that pass the filters.
-    fn projected(
-        &self,
-        source: Arc<dyn TableSource>,
-        value: impl Fn(&Summand) -> Result<Expr>,
-    ) -> Result<LogicalPlanBuilder> {
-        let mut plan = LogicalPlanBuilder::scan("source", source, None)?;
+    fn projected(&self, tables: &Tables, value: impl Fn(&Summand) -> Result<Expr>) -> Result<LogicalPlanBuilder> {
+        let (mut plan, mut unit) = match &self.question.relation {
+            Relation::Table { name, .. } => (relation::scan(tables, name)?, None),
+            other => (other.build(tables)?, Some(column(relation::UNIT))),
+        };
         for filter in &self.question.filters {
             plan = plan.filter(filter.clone())?;
         }
@@ -221,8 +218,11 @@ impl Bounding<'_> {
         }
         let mut columns = Vec::new();
         if let PrivacyUnit::Column(name) = self.unit {
-            plan = plan.filter(column(name).is_not_null())?;
-            columns.push(canonical(wide(column(name), self.unit_kind), self.unit_kind).alias(UNIT));
+            if unit.is_none() {
+                plan = plan.filter(column(name).is_not_null())?;
+                unit = Some(canonical(wide(column(name), self.unit_kind), self.unit_kind));
+            }
+            columns.extend(unit.map(|unit| unit.alias(UNIT)));
         }
         for (index, key) in self.question.keys.iter().enumerate() {
             columns.push(wide(key.expr.clone(), &key.kind).alias(key_name(index)));
@@ -237,8 +237,8 @@ impl Bounding<'_> {
     }
 
     /// The rows that count: unit, keys, and values as integers on their lattices.
-    fn rows(&self, source: Arc<dyn TableSource>) -> Result<LogicalPlanBuilder> {
-        let mut plan = self.projected(source, |summand| on_lattice(&summand.expr, &summand.bounds))?;
+    fn rows(&self, tables: &Tables) -> Result<LogicalPlanBuilder> {
+        let mut plan = self.projected(tables, |summand| on_lattice(&summand.expr, &summand.bounds))?;
         for (index, key) in self.question.keys.iter().enumerate() {
             if let Domain::Public(keys) = &key.domain {
                 let kind = plan.schema().field_with_unqualified_name(&key_name(index))?.data_type().clone();
@@ -335,13 +335,13 @@ fn delimited(text: Expr) -> Result<Expr> {
 }
 
 /// Texts that are grouped by are counted in 64 bits: how many bytes all groups have together depends on the rows.
-fn wide(expr: Expr, kind: &DataType) -> Expr {
+pub(crate) fn wide(expr: Expr, kind: &DataType) -> Expr {
     if *kind == DataType::Utf8 { cast(expr, DataType::LargeUtf8) } else { expr }
 }
 
 /// One person under several spellings is one unit: texts count without surrounding spaces and in lower case. Taking
 /// two people for one costs accuracy only; taking one for two would cost the guarantee.
-fn canonical(unit: Expr, kind: &DataType) -> Expr {
+pub(crate) fn canonical(unit: Expr, kind: &DataType) -> Expr {
     if *kind == DataType::Utf8 { lower(btrim(vec![unit])) } else { unit }
 }
 

@@ -19,7 +19,7 @@ use crate::engine::{Counting, Engine, LocalEngine, exact};
 use crate::operator;
 use crate::plan::{Measure, MechanismChoice, QueryPlan, price, shape};
 use crate::policy::Policy;
-use crate::source::Table;
+use crate::source::{Table, Tables};
 
 /// A row: unit, g, h, x, y.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ struct Row {
 }
 
 /// A small generator of its own (SplitMix64), so that a seed means the same everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -43,11 +43,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn of<T: Clone>(&mut self, options: &[T]) -> T {
+    pub(crate) fn of<T: Clone>(&mut self, options: &[T]) -> T {
         options[self.below(options.len() as u64) as usize].clone()
     }
 }
@@ -192,8 +192,10 @@ async fn integers(plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTab
     integers_by(&ENGINES[partitions.min(3) - 1], plan, rows, partitions).await
 }
 
-async fn integers_by(engine: &LocalEngine, plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTable {
-    exact(plan, provider(rows, partitions), "secret", engine).await.unwrap_or_else(|error| panic!("{:?}", error.0))
+async fn integers_by(engine: &dyn Engine, plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTable {
+    let table: Table = provider(rows, partitions);
+    let tables = BTreeMap::from([("t".to_owned(), table)]);
+    exact(plan, &tables, "secret", engine).await.unwrap_or_else(|error| panic!("{:?}", error.0))
 }
 
 /// By how much two exact tables differ.
@@ -243,7 +245,7 @@ fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> Distance {
 }
 
 /// Whether two tables differ by more than the plan claims.
-fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
+pub(crate) fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
     let Distance { blocks, histograms, keys: changed } = distance(plan, one, two);
     let bounds = plan.effective_bounds();
     let off = plan.mechanism.quantiles.iter().zip(histograms).any(|(quantiles, (rows, groups))| {
@@ -307,7 +309,7 @@ fn reference(sql: &str, plan: &QueryPlan, rows: &[Row], secret: &str) -> Option<
     Some(totals)
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
@@ -406,8 +408,8 @@ async fn the_operator_gives_the_integers_of_the_portable_plan() {
 struct OperatorAlone(LocalEngine);
 
 impl Engine for OperatorAlone {
-    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, table: Table) -> Counting<'a> {
-        Box::pin(async move { Ok(operator::count(&self.0.context, bounding, table).await?) })
+    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a> {
+        Box::pin(async move { Ok(operator::count(&self.0.context, bounding, tables).await?) })
     }
 }
 
@@ -431,7 +433,7 @@ async fn se_05_pruning_and_spilling_change_no_bit() {
         let plan = plan(sql, &policy).await;
         let expected = integers_by(&LocalEngine::new(2).portable(), &plan, &table, 2).await;
         let small = OperatorAlone(LocalEngine::with_memory(2, 1_000_000).unwrap());
-        let found = exact(&plan, provider(&table, 2), "secret", &small).await.unwrap();
+        let found = integers_by(&small, &plan, &table, 2).await;
         assert!(found == expected, "{sql}");
     }
 }

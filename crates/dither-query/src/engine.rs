@@ -10,7 +10,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, TableSource};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
@@ -22,9 +22,9 @@ use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::operator;
 use crate::plan::{Measure, QueryPlan, Ranks};
-use crate::policy::TablePolicy;
+use crate::policy::Policy;
 use crate::rehearsal;
-use crate::source::Table;
+use crate::source::Tables;
 use crate::sql::{key_literal, key_of};
 
 /// A failure while the data was read. It may depend on the data, so an analyst sees one constant text.
@@ -91,10 +91,10 @@ pub type Counting<'a> = Pin<Box<dyn Future<Output = Result<Vec<Counted>, EngineE
 
 /// Counts and sums what a question asks for, with the contributions of each unit bounded.
 pub trait Engine: Send + Sync {
-    /// The exact integers of the groups that have rows, in any order.
+    /// The exact integers of the groups that have rows, in any order, from the tables by their names.
     ///
     /// Engines differ in where and how fast they do it; the integers are those of [`Bounding::plan`], bit for bit.
-    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, table: Table) -> Counting<'a>;
+    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a>;
 }
 
 /// DataFusion in this process.
@@ -134,9 +134,9 @@ impl LocalEngine {
         self
     }
 
-    async fn run_portable(&self, bounding: &Bounding<'_>, table: Table) -> Result<Vec<Counted>, EngineError> {
+    async fn run_portable(&self, bounding: &Bounding<'_>, tables: &Tables) -> Result<Vec<Counted>, EngineError> {
         let run = async |plan| Ok(DataFrame::new(self.context.state(), plan).collect().await?);
-        portable(bounding, provider_as_source(table), run).await
+        portable(bounding, tables, run).await
     }
 }
 
@@ -147,15 +147,15 @@ impl Default for LocalEngine {
 }
 
 impl Engine for LocalEngine {
-    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, table: Table) -> Counting<'a> {
+    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a> {
         Box::pin(async move {
             if self.portable {
-                return self.run_portable(bounding, table).await;
+                return self.run_portable(bounding, tables).await;
             }
-            match operator::count(&self.context, bounding, Arc::clone(&table)).await {
+            match operator::count(&self.context, bounding, tables).await {
                 // What does not fit our operator may still fit sorts on disk.
                 Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {
-                    self.run_portable(bounding, table).await
+                    self.run_portable(bounding, tables).await
                 }
                 counted => Ok(counted?),
             }
@@ -172,43 +172,43 @@ impl Engine for LocalEngine {
 pub async fn measure<M: Mechanism>(
     _charged: &Charged<M>,
     plan: &QueryPlan,
-    table: Table,
+    tables: &Tables,
     secret: &Secret,
     engine: &dyn Engine,
 ) -> Result<Sensitive<ExactTable>, EngineError> {
     let secret: String = secret.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    exact(plan, table, &secret, engine).await.map(Sensitive::new)
+    exact(plan, tables, &secret, engine).await.map(Sensitive::new)
 }
 
-/// Runs a question on made-up rows with nothing, the largest and the smallest of everything, and every part of its
-/// row-local expressions by itself. What fails here could fail on somebody's row, after the charge.
+/// Runs a question on made-up rows with nothing, the largest and the smallest of everything in every table, and every
+/// part of its row-local expressions by itself, wherever in the relation they stand. What fails here could fail on
+/// somebody's row, after the charge.
 ///
 /// # Errors
 /// A [`Refusal`] for an expression that is not total after all.
 ///
 /// # Privacy
-/// Reads no row of the table.
-pub async fn rehearse(plan: &QueryPlan, table: &TablePolicy) -> Result<(), Refusal> {
+/// Reads no row of any table.
+pub async fn rehearse(plan: &QueryPlan, policy: &Policy) -> Result<(), Refusal> {
     let refused = |_| {
         Refusal::new(Code::Unsupported, "an expression of this question fails on some values")
             .hint("compare and cast values of the declared types only")
     };
-    let stage = rehearsal::stage(table).map_err(refused)?;
+    let stages = rehearsal::stages(plan, policy).map_err(refused)?;
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    let parts = rehearsal::parts(plan);
-    if !parts.is_empty() {
-        let scan = LogicalPlanBuilder::scan("stage", provider_as_source(Arc::clone(&stage)), None);
+    for (stage, parts) in rehearsal::parts(plan).map_err(refused)? {
+        let scan = LogicalPlanBuilder::scan("stage", provider_as_source(stage), None);
         let alone = scan.and_then(|scan| scan.project(parts)).and_then(|scan| scan.build()).map_err(refused)?;
         DataFrame::new(context.state(), alone).collect().await.map_err(refused)?;
     }
-    let whole = exact(plan, stage, "rehearsal", &LocalEngine { context, portable: false }).await;
+    let whole = exact(plan, &stages, "rehearsal", &LocalEngine { context, portable: false }).await;
     whole.map(drop).map_err(|error| refused(DataFusionError::External(error.0)))
 }
 
 /// The exact answer. Private to the crate: outside, the gate comes first.
 pub(crate) async fn exact(
     plan: &QueryPlan,
-    table: Table,
+    tables: &Tables,
     secret: &str,
     engine: &dyn Engine,
 ) -> Result<ExactTable, EngineError> {
@@ -223,7 +223,7 @@ pub(crate) async fn exact(
         needs_rows: plan.needs_rows(),
         secret,
     };
-    let counted = engine.count(&bounding, table).await?;
+    let counted = engine.count(&bounding, tables).await?;
     let groups = counted.into_iter().map(|group| measured(plan, group)).collect::<Result<_, _>>()?;
     keyed(plan, groups)
 }
@@ -271,17 +271,17 @@ fn on_grid(ranks: &Ranks, values: &[(i64, u64)]) -> Result<Histogram, EngineErro
 /// Those of the runs, and results that are none.
 pub async fn portable<F>(
     bounding: &Bounding<'_>,
-    source: Arc<dyn TableSource>,
+    tables: &Tables,
     run: impl Fn(LogicalPlan) -> F,
 ) -> Result<Vec<Counted>, EngineError>
 where
     F: Future<Output = Result<Vec<RecordBatch>, EngineError>>,
 {
-    let batches = run(bounding.plan(Arc::clone(&source))?).await?;
+    let batches = run(bounding.plan(tables)?).await?;
     let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
     let mut groups = rows.map(|(batch, row)| group(bounding, batch, row)).collect::<Result<Vec<_>, _>>()?;
     for (index, histogram) in bounding.histograms.iter().enumerate() {
-        let batches = run(bounding.histogram(index, Arc::clone(&source))?).await?;
+        let batches = run(bounding.histogram(index, tables)?).await?;
         let mut counted = by_value(bounding, histogram.distinct, &batches)?;
         for group in &mut groups {
             group.histograms.push(counted.remove(&name_of(&group.key)).unwrap_or_default());

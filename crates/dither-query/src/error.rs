@@ -23,6 +23,8 @@ pub enum Code {
     TooLarge,
     /// A part of SQL that is not analysed, and therefore not answered.
     Unsupported,
+    /// Rows of the input would not belong to one unit each, or would depend on the rows of other units.
+    NotUnitStable,
     /// A table that the policy does not declare.
     UnknownTable,
     /// A column that the policy does not declare.
@@ -62,6 +64,7 @@ impl Code {
             Self::Syntax => "syntax",
             Self::TooLarge => "too-large",
             Self::Unsupported => "unsupported",
+            Self::NotUnitStable => "not-unit-stable",
             Self::UnknownTable => "unknown-table",
             Self::UnknownColumn => "unknown-column",
             Self::UnknownFunction => "unknown-function",

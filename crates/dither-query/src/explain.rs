@@ -141,6 +141,9 @@ impl QueryPlan {
 
     fn protects(&self) -> String {
         let unit = match &self.unit {
+            dither_core::PrivacyUnit::Column(column) if self.question.relation.is_owned() => {
+                format!("all rows of one `{column}`, those that belong to it through keys included")
+            }
             dither_core::PrivacyUnit::Column(column) => format!("all rows of one `{column}`"),
             dither_core::PrivacyUnit::Row => "one row".into(),
         };

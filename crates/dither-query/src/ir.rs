@@ -1,4 +1,4 @@
-//! The question in our own terms: one table, a row filter, group keys, aggregates, and what is done afterwards.
+//! The question in our own terms: a relation, a row filter, group keys, aggregates, and what is done afterwards.
 //!
 //! Everything below [`Question::outer`] is row-local and total; everything in it sees released values only.
 
@@ -7,13 +7,17 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use dither_core::{Key, ValueBounds};
 use dither_mechanisms::Fraction;
 
+use crate::relation::Relation;
+
 /// A validated question.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The text in canonical form: two questions with the same one are the same.
     pub canonical: String,
-    /// The table, by its name in the policy.
+    /// The first table of people, by its name in the policy: its contribution bounds hold.
     pub table: String,
+    /// Where the rows come from.
+    pub relation: Relation,
     /// Row-local conditions, all of which must hold.
     pub filters: Vec<Expr>,
     /// What to group by, in order.

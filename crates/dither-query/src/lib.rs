@@ -28,6 +28,7 @@ mod operator;
 pub mod plan;
 pub mod policy;
 mod rehearsal;
+pub mod relation;
 pub mod release;
 pub mod source;
 pub mod sql;

@@ -26,7 +26,8 @@ use datafusion::arrow::datatypes::DataType;
 use crate::bound::{Histogram, Summand};
 use crate::error::{Code, Refusal};
 use crate::ir::{Domain, Over, Question};
-use crate::policy::{Policy, PublicFacts, TablePolicy};
+use crate::policy::{Policy, PublicFacts, Root, TablePolicy, UnitPolicy};
+use crate::relation::Relation;
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions, key_literal};
 
@@ -273,15 +274,26 @@ impl QueryPlan {
 }
 
 impl QueryPlan {
-    /// A text that is the same for two plans exactly if the same is asked of the same table in the same way.
+    /// A text that is the same for two plans exactly if the same is asked of the same tables in the same way.
     ///
     /// What the policy says about budgets and public magnitudes is not part of it: it changes no answer.
     pub fn fingerprint(&self, policy: &Policy) -> String {
-        let mut table = policy.tables[&self.question.table].clone();
-        table.public = PublicFacts::default();
-        table.columns.values_mut().for_each(|column| column.typical = None);
-        let parts = (&policy.dataset, &self.question.canonical, table, self.bounds, self.event());
-        let text = serde_json::to_string(&parts).unwrap_or_default();
+        let cleaned = |name: &str| {
+            let mut table = policy.readable(name)?.into_owned();
+            table.public = PublicFacts::default();
+            table.columns.values_mut().for_each(|column| column.typical = None);
+            Some(table)
+        };
+        let (name, question) = (&self.question.table, &self.question.canonical);
+        // The form of a question about one table is that of earlier versions, whose answers stay free.
+        let text = if matches!(self.question.relation, Relation::Table { .. }) {
+            serde_json::to_string(&(&policy.dataset, question, cleaned(name), self.bounds, self.event()))
+        } else {
+            let tables = self.question.relation.tables().into_iter();
+            let tables: Vec<_> = tables.map(|name| (name, cleaned(name))).collect();
+            serde_json::to_string(&(&policy.dataset, question, name, tables, self.bounds, self.event()))
+        };
+        let text = text.unwrap_or_default();
         // What costs nothing is in no event.
         match self.key_choice.min_units.filter(|_| self.has_private_keys()) {
             Some(least) => format!("{text} min_units {least}"),
@@ -301,20 +313,24 @@ fn range(error: &dyn std::fmt::Display) -> Refusal {
 pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Refusal> {
     let (question, options) = sql::parse(sql, policy).await?;
     let table = &policy.tables[&question.table];
-    check_unit(&options, table)?;
-    let unit_kind = match &table.privacy_unit {
-        PrivacyUnit::Column(column) => arrow_type(table.columns[column].r#type),
-        PrivacyUnit::Row => DataType::Null,
-    };
-    let bounds = contribution_bounds(&options, table)?;
+    let root = policy.root(&question.table).ok_or_else(|| {
+        Refusal::new(Code::Unsupported, format!("nobody owns the rows of `{}`", question.table))
+            .hint("check the policy: a chain of keys must end at a unit column")
+    })?;
+    if !options.privacy_unit_column.as_ref().is_some_and(|asked| policy.is_unit(&question.table, asked)) {
+        check_unit(&options, &root)?;
+    }
+    let unit_kind = root.kind.map_or(DataType::Null, arrow_type);
+    let bounds = contribution_bounds(&options, table, question.relation.rows_per_unit())?;
     check_keys(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
     let blocks = Blocks::of(&question.aggregates)?;
     let shape = Shape {
+        public: question.relation.public_facts(policy),
         question,
-        unit: table.privacy_unit.clone(),
+        unit: root.unit,
         unit_kind,
-        neighbors: table.neighbors,
+        neighbors: root.neighbors,
         bounds,
         values: blocks.values,
         summands: blocks.summands,
@@ -322,7 +338,6 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         measures: blocks.measures,
         ranks: blocks.ranks,
         derivations: blocks.derivations,
-        public: table.public,
         key_choice,
     };
     Ok((shape, options))
@@ -366,15 +381,9 @@ fn stated_once<T: PartialEq + std::fmt::Display>(
     }
 }
 
-fn check_unit(options: &SqlOptions, table: &TablePolicy) -> Result<(), Refusal> {
-    if let PrivacyUnit::Column(unit) = &table.privacy_unit
-        && table.columns.get(unit).is_none_or(|column| column.expression.is_some())
-    {
-        return Err(Refusal::new(Code::Unsupported, format!("the privacy unit `{unit}` is a computed column"))
-            .hint("declare a column of the file as `privacy_unit`"));
-    }
+fn check_unit(options: &SqlOptions, root: &Root) -> Result<(), Refusal> {
     let Some(asked) = &options.privacy_unit_column else { return Ok(()) };
-    match &table.privacy_unit {
+    match &root.unit {
         PrivacyUnit::Column(declared) if declared == asked => Ok(()),
         PrivacyUnit::Column(declared) => {
             Err(Refusal::new(Code::Option, format!("`{asked}` is not the privacy unit of the policy"))
@@ -385,19 +394,26 @@ fn check_unit(options: &SqlOptions, table: &TablePolicy) -> Result<(), Refusal> 
     }
 }
 
-fn contribution_bounds(options: &SqlOptions, table: &TablePolicy) -> Result<ContributionBounds, Refusal> {
-    if table.privacy_unit == PrivacyUnit::Row {
+/// The bounds of the question or the table. A relation that has few rows for each unit needs no wider ones.
+fn contribution_bounds(
+    options: &SqlOptions,
+    table: &TablePolicy,
+    rows_per_unit: Option<u32>,
+) -> Result<ContributionBounds, Refusal> {
+    if table.privacy_unit == UnitPolicy::ROW {
         return Ok(ContributionBounds::ONE);
     }
-    let missing = |what: &str| {
-        Refusal::new(Code::MissingContributionBounds, format!("the policy does not say `{what}`"))
-            .hint(format!("add `{what} = 1`, or more, to the table"))
+    let most = rows_per_unit.and_then(NonZeroU32::new);
+    let bound = |what: &str, stated: Option<NonZeroU32>| {
+        let bound = stated.map(|stated| most.map_or(stated, |most| most.min(stated)));
+        bound.or(most).ok_or_else(|| {
+            Refusal::new(Code::MissingContributionBounds, format!("the policy does not say `{what}`"))
+                .hint(format!("add `{what} = 1`, or more, to the table"))
+        })
     };
-    let groups = options.max_groups_per_unit.or(table.max_groups_per_unit);
-    let rows = options.max_rows_per_group.or(table.max_rows_per_group);
     Ok(ContributionBounds {
-        max_groups_per_unit: groups.ok_or_else(|| missing("max_groups_per_unit"))?,
-        max_rows_per_group: rows.ok_or_else(|| missing("max_rows_per_group"))?,
+        max_groups_per_unit: bound("max_groups_per_unit", options.max_groups_per_unit.or(table.max_groups_per_unit))?,
+        max_rows_per_group: bound("max_rows_per_group", options.max_rows_per_group.or(table.max_rows_per_group))?,
     })
 }
 

@@ -5,20 +5,34 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::datasource::MemTable;
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
 
 use crate::plan::QueryPlan;
-use crate::policy::{ColumnType, TablePolicy};
+use crate::policy::{ColumnType, Policy};
+use crate::relation::{self, Relation};
 use crate::source::lexer::MAX_CELL;
-use crate::source::{Table, schema};
+use crate::source::{Table, Tables, schema};
 
-/// A table with the columns of the policy's: nothing, and both ends of what each type can hold.
-pub(crate) fn stage(table: &TablePolicy) -> Result<Table, DataFusionError> {
-    let schema = schema(table);
-    let columns = schema.fields().iter().map(|field| extremes(table.columns[field.name()].r#type)).collect();
+/// Tables with the columns of the policy's: nothing, and both ends of what each type can hold.
+pub(crate) fn stages(plan: &QueryPlan, policy: &Policy) -> Result<Tables> {
+    let names = plan.question.relation.tables();
+    names
+        .into_iter()
+        .map(|name| {
+            let table = policy.readable(name).ok_or_else(|| plan_datafusion_err!("a table is missing"))?;
+            let schema = schema(&table);
+            let columns = schema.fields().iter().map(|field| extremes(table.columns[field.name()].r#type)).collect();
+            Ok((name.to_owned(), stage(schema, columns)?))
+        })
+        .collect()
+}
+
+fn stage(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> Result<Table> {
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
     Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
 }
@@ -59,23 +73,53 @@ fn extremes(kind: ColumnType) -> ArrayRef {
     }
 }
 
-/// Every part of every row-local expression of a question, so that each runs whatever stands before it.
-pub(crate) fn parts(plan: &QueryPlan) -> Vec<Expr> {
+/// Every part of every row-local expression of a question, so that each runs whatever stands before it, and made-up
+/// rows with the columns that they are evaluated over: which rows a join leaves must not decide what is rehearsed.
+pub(crate) fn parts(plan: &QueryPlan) -> Result<Vec<(Table, Vec<Expr>)>> {
     let question = &plan.question;
+    let mut levels: Vec<(Vec<relation::Field>, Vec<Expr>)> = Vec::new();
+    question.relation.visit_expressions(&mut |columns, exprs| levels.push((columns, exprs)));
     let keys = question.keys.iter().map(|key| &key.expr);
     let counted = plan.histograms.iter().map(|histogram| &histogram.expr);
     // What is made of these values is arithmetic that is the same for every question.
     let values = plan.values.iter().map(|value| &value.expr).chain(counted);
     let arguments = question.aggregates.iter().flat_map(|aggregate| aggregate.argument.iter().chain(&aggregate.second));
     let arguments = arguments.map(|argument| &argument.expr).chain(values);
-    let mut parts: Vec<Expr> = Vec::new();
-    for expr in question.filters.iter().chain(keys).chain(arguments) {
-        let _ = expr.apply(|part| {
-            if !matches!(part, Expr::Column(_) | Expr::Literal(..)) && !parts.contains(part) {
-                parts.push(part.clone());
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
+    let top = question.filters.iter().chain(keys).chain(arguments).cloned().collect();
+    levels.push((question.relation.columns(), top));
+    // A table alone keeps its texts as they are read.
+    let alone = matches!(question.relation, Relation::Table { .. });
+    let mut rehearsed = Vec::new();
+    for (columns, exprs) in levels {
+        let mut parts: Vec<Expr> = Vec::new();
+        for expr in &exprs {
+            let _ = expr.apply(|part| {
+                if !matches!(part, Expr::Column(_) | Expr::Literal(..)) && !parts.contains(part) {
+                    parts.push(part.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            });
+        }
+        if !parts.is_empty() {
+            let named = parts.into_iter().enumerate().map(|(index, part)| part.alias(format!("p{index}")));
+            rehearsed.push((stage_of(&columns, alone)?, named.collect()));
+        }
     }
-    parts.into_iter().enumerate().map(|(index, part)| part.alias(format!("p{index}"))).collect()
+    Ok(rehearsed)
+}
+
+/// Made-up rows with the columns of a relation.
+fn stage_of(columns: &[relation::Field], alone: bool) -> Result<Table> {
+    let mut fields = Vec::new();
+    let mut arrays = Vec::new();
+    for (name, kind) in columns {
+        let column = relation::column_type(kind).ok_or_else(|| plan_datafusion_err!("a column has no type"))?;
+        let kind = match kind {
+            DataType::Utf8 if !alone => &DataType::LargeUtf8,
+            kind => kind,
+        };
+        fields.push(Field::new(name, kind.clone(), true));
+        arrays.push(cast(&extremes(column), kind)?);
+    }
+    stage(Arc::new(Schema::new(fields)), arrays)
 }

@@ -42,6 +42,85 @@ privacy_unit = { column = "patient" }
 patient = { type = "integer" }
 "#;
 
+/// Several tables: two with one unit, one that is owned through a key, one of other people, one of rows, two public ones.
+const RELATIONS: &str = r#"
+dataset = "clinic"
+[budget]
+epsilon = 10
+delta = 1e-3
+[tables.visits]
+source = "visits.csv"
+privacy_unit = { column = "patient" }
+max_groups_per_unit = 3
+max_rows_per_group = 2
+[tables.visits.columns]
+patient = { type = "text" }
+id = { type = "integer" }
+ward = { type = "text", keys = ["A", "B"] }
+cost = { type = "number", bounds = [0, 1000], step = 1 }
+day = { type = "date" }
+long = { type = "text", expression = "ward || ward" }
+[tables.patients]
+source = "patients.csv"
+privacy_unit = { column = "patient" }
+max_groups_per_unit = 2
+max_rows_per_group = 1
+[tables.patients.columns]
+patient = { type = "text" }
+age = { type = "integer", bounds = [0, 110] }
+cost = { type = "number", bounds = [0, 7], step = 1 }
+[tables.labs]
+source = "labs.csv"
+privacy_unit = { column = "visit", through = "visits.id" }
+max_groups_per_unit = 3
+max_rows_per_group = 5
+[tables.labs.columns]
+visit = { type = "integer" }
+value = { type = "number", bounds = [0, 10], step = 1 }
+[tables.bills]
+source = "bills.csv"
+privacy_unit = { column = "payer", through = "patients.patient" }
+max_groups_per_unit = 1
+max_rows_per_group = 3
+[tables.bills.columns]
+payer = { type = "text" }
+amount = { type = "number", bounds = [0, 100], step = 1 }
+[tables.staff]
+source = "staff.csv"
+privacy_unit = { column = "person" }
+max_groups_per_unit = 1
+max_rows_per_group = 1
+[tables.staff.columns]
+person = { type = "text" }
+ward = { type = "text" }
+[tables.swaps]
+source = "swaps.csv"
+privacy_unit = { column = "patient" }
+neighbors = "replace-unit"
+max_groups_per_unit = 1
+max_rows_per_group = 1
+[tables.swaps.columns]
+patient = { type = "text" }
+[tables.logins]
+source = "logins.csv"
+privacy_unit = "row"
+[tables.logins.columns]
+patient = { type = "text" }
+ward = { type = "text" }
+minutes = { type = "integer", bounds = [0, 60] }
+[public.wards]
+source = "wards.csv"
+[public.wards.columns]
+ward = { type = "text", unique = true }
+floor = { type = "integer", keys = { from = 0, to = 3 } }
+beds = { type = "integer", bounds = [0, 50] }
+[public.holidays]
+source = "holidays.csv"
+[public.holidays.columns]
+day = { type = "date" }
+name = { type = "text" }
+"#;
+
 struct Case {
     name: String,
     sql: String,
@@ -93,8 +172,8 @@ fn pointed_at(sql: &str, start: (u64, u64), end: (u64, u64)) -> String {
     line.chars().skip(start.1 as usize - 1).take(width).collect()
 }
 
-async fn run(file: &str) {
-    let policy = Policy::from_toml(POLICY, ".").unwrap();
+async fn run(file: &str, policy: &str) {
+    let policy = Policy::from_toml(policy, ".").unwrap();
     let cases = cases(&format!("\n{file}"));
     assert!(!cases.is_empty());
     let mut wrong = String::new();
@@ -109,12 +188,37 @@ async fn run(file: &str) {
 
 #[tokio::test]
 async fn sq_refusals() {
-    run(include_str!("sql/refused.txt")).await;
+    run(include_str!("sql/refused.txt"), POLICY).await;
 }
 
 #[tokio::test]
 async fn sq_plans() {
-    run(include_str!("sql/planned.txt")).await;
+    run(include_str!("sql/planned.txt"), POLICY).await;
+}
+
+#[tokio::test]
+async fn sq_relations() {
+    run(include_str!("sql/relations.txt"), RELATIONS).await;
+}
+
+#[tokio::test]
+async fn sv_10_queries_that_nest_or_multiply_are_refused_without_a_crash() {
+    let policy = Policy::from_toml(RELATIONS, ".").unwrap();
+    let deep =
+        |depth: usize| format!("SELECT COUNT(*) FROM {}visits{}", "(SELECT * FROM ".repeat(depth), ")".repeat(depth));
+    // Each WITH reads the one before it twice: the last one would read 2^20 tables.
+    let doubled: Vec<String> = (1..20)
+        .map(|level| format!("w{level} AS (SELECT a.patient FROM w{0} a JOIN w{0} b USING (patient))", level - 1))
+        .collect();
+    let doubled = format!("WITH w0 AS (SELECT patient FROM visits), {} SELECT COUNT(*) FROM w19", doubled.join(", "));
+    let wide = format!("SELECT COUNT(*) FROM visits{}", " JOIN wards USING (ward)".repeat(12));
+    let long = format!("SELECT COUNT(*) FROM visits -- {}", "x".repeat(10_000_000));
+    for sql in [deep(9), deep(1_000), doubled, wide, long] {
+        let refusal = plan(&Request::new(sql, "1".parse().unwrap()), &policy).await.unwrap_err();
+        assert_eq!(refusal.code.as_str(), "too-large", "{refusal}");
+        assert!(refusal.hint.is_some());
+    }
+    assert!(plan(&Request::new(deep(8), "1".parse().unwrap()), &policy).await.is_ok());
 }
 
 #[tokio::test]

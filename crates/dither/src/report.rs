@@ -3,7 +3,7 @@
 mod allot;
 mod spec;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dither_accounting::Cost;
 use dither_core::{Answer, Delta, Mechanism, PrivacyEvent};
@@ -13,6 +13,7 @@ use dither_query::Refusal;
 use dither_query::error::Code;
 use dither_query::explain::Accountants;
 use dither_query::plan::{QueryPlan, shape};
+use dither_query::policy::UnitPolicy;
 use dither_query::release::{answer, columns};
 use dither_report::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Label, Language, Loss, Noise, NoiseKind,
@@ -221,9 +222,8 @@ impl Session {
     }
 
     fn privacy_statement(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> PrivacyStatement {
-        let table = &self.policy().tables[&plans[0].question.table];
         let count = spec.questions.len();
-        let composition = match spec.language {
+        let composition: String = match spec.language {
             Language::En if count == 1 => {
                 "The question is priced as one event; the smallest valid bound is charged.".into()
             }
@@ -235,23 +235,45 @@ impl Session {
                 format!("全部 {count} 个问题在抽取噪声之前就已确定，并作为一个事件整体计价，按其中最小的有效上界记账。")
             }
         };
-        PrivacyStatement { unit: table.privacy_unit.clone(), neighbors: table.neighbors, composition }
+        let composition = self.owned(plans, spec.language).fold(composition, |text, owned| text + &owned);
+        PrivacyStatement { unit: plans[0].unit.clone(), neighbors: plans[0].neighbors, composition }
+    }
+
+    /// Whose rows those of the tables are that are owned through keys, a sentence for each.
+    fn owned(&self, plans: &[QueryPlan], language: Language) -> impl Iterator<Item = String> {
+        let tables: BTreeSet<&str> = plans.iter().flat_map(|plan| plan.question.relation.tables()).collect();
+        let sentences: Vec<String> = tables
+            .into_iter()
+            .filter_map(|name| match &self.policy().tables.get(name)?.privacy_unit {
+                UnitPolicy::Through { column, through } => Some(match language {
+                    Language::En => {
+                        format!(" A row of `{name}` belongs to whom `{through}` belongs to, by its `{column}`.")
+                    }
+                    Language::Zh => format!("`{name}` 的每一行按其 `{column}` 归属于 `{through}` 所属的隐私单元。"),
+                }),
+                _ => None,
+            })
+            .collect();
+        sentences.into_iter()
     }
 
     fn table_bounds(&self, plans: &[QueryPlan]) -> Vec<TableBounds> {
         let mut bounds: Vec<TableBounds> = Vec::new();
         for plan in plans {
-            let name = &plan.question.table;
-            if bounds.iter().any(|known| known.table == *name) {
-                continue;
+            for name in plan.question.relation.tables() {
+                let Some(table) = self.policy().tables.get(name) else { continue };
+                if bounds.iter().any(|known| known.table == *name) {
+                    continue;
+                }
+                let columns = table.columns.iter().filter_map(|(column, policy)| {
+                    let value = policy.value_bounds()?;
+                    let step = value.lattice().step();
+                    let (lower, upper) = (value.lower() as f64 * step, value.upper() as f64 * step);
+                    Some(ColumnBounds { column: column.clone(), lower, upper, step })
+                });
+                let columns = columns.collect();
+                bounds.push(TableBounds { table: name.to_owned(), contribution: plan.bounds, columns });
             }
-            let columns = self.policy().tables[name].columns.iter().filter_map(|(column, policy)| {
-                let value = policy.value_bounds()?;
-                let step = value.lattice().step();
-                let (lower, upper) = (value.lower() as f64 * step, value.upper() as f64 * step);
-                Some(ColumnBounds { column: column.clone(), lower, upper, step })
-            });
-            bounds.push(TableBounds { table: name.clone(), contribution: plan.bounds, columns: columns.collect() });
         }
         bounds
     }

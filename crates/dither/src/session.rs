@@ -14,8 +14,8 @@ use dither_noise::{NoiseSource, Secret};
 use dither_query::engine::{Engine, LocalEngine, measure};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
-use dither_query::policy::{Policy, TablePolicy};
-use dither_query::source::{self, Progress, Table};
+use dither_query::policy::{Policy, UnitPolicy};
+use dither_query::source::{self, Progress, Tables};
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 
@@ -141,7 +141,9 @@ impl Session {
             name.push(ending);
             PathBuf::from(name)
         };
-        let sources = self.policy.tables.values().map(|table| self.policy.base_dir.join(&table.source));
+        let private = self.policy.tables.values().map(|table| &table.source);
+        let sources = private.chain(self.policy.public.values().map(|table| &table.source));
+        let sources = sources.map(|source| self.policy.base_dir.join(source));
         ["", "-wal", "-shm", "-journal"].map(beside).into_iter().chain(sources).collect()
     }
 
@@ -184,15 +186,28 @@ impl Session {
         Ok(limits)
     }
 
-    /// Who is protected, by table, in words that the ledger holds on to.
+    /// Who is protected, by table, in words that the ledger holds on to. A public table protects nobody, and can never
+    /// become one of people, nor the other way round. How rows are owned is part of it, one key of the chain for each
+    /// table: through another key other rows would be those of a unit.
     fn protects(&self) -> BTreeMap<String, String> {
-        let words = |table: &TablePolicy| match (&table.privacy_unit, table.neighbors) {
-            (PrivacyUnit::Column(column), Neighbors::AddOrRemoveUnit) => format!("add or remove one `{column}`"),
-            (PrivacyUnit::Column(column), Neighbors::ReplaceUnit) => format!("replace one `{column}`"),
-            (PrivacyUnit::Row, Neighbors::AddOrRemoveUnit) => "add or remove one row".into(),
-            (PrivacyUnit::Row, Neighbors::ReplaceUnit) => "replace one row".into(),
+        let words = |name: &String| {
+            let table = &self.policy.tables[name];
+            let verb = match table.neighbors {
+                Neighbors::AddOrRemoveUnit => "add or remove one",
+                Neighbors::ReplaceUnit => "replace one",
+            };
+            let unit = self.policy.root(name).map(|root| root.unit);
+            match (&table.privacy_unit, unit) {
+                (UnitPolicy::Through { column, through }, Some(PrivacyUnit::Column(unit))) => {
+                    format!("{verb} `{unit}` through `{column}` of `{through}`")
+                }
+                (_, Some(PrivacyUnit::Column(unit))) => format!("{verb} `{unit}`"),
+                (_, Some(PrivacyUnit::Row) | None) => format!("{verb} row"),
+            }
         };
-        self.policy.tables.iter().map(|(name, table)| (name.clone(), words(table))).collect()
+        let private = self.policy.tables.keys().map(|name| (name.clone(), words(name)));
+        let public = self.policy.public.keys().map(|name| (name.clone(), "nobody".to_owned()));
+        private.chain(public).collect()
     }
 
     /// Plans a question. With a target error, the smallest ε that reaches it is found first.
@@ -332,16 +347,20 @@ impl Session {
     pub(crate) async fn rehearse(&self, plan: &QueryPlan, sql: &str) -> Result<(), Error> {
         let refused = |refusal| Error::refused(refusal, sql);
         dither_query::release::columns(plan).await.map_err(refused)?;
-        let table = &self.policy.tables[&plan.question.table];
-        dither_query::engine::rehearse(plan, table).await.map_err(refused)
+        dither_query::engine::rehearse(plan, &self.policy).await.map_err(refused)
     }
 
-    /// Opens the file of each plan's table. Headers are public, and they are checked before anything is charged.
-    pub(crate) fn open_tables(&self, plans: &[QueryPlan]) -> Result<Vec<Table>, Error> {
+    /// Opens the files of each plan's tables. Headers are public, and they are checked before anything is charged.
+    pub(crate) fn open_tables(&self, plans: &[QueryPlan]) -> Result<Vec<Tables>, Error> {
         let open = |plan: &QueryPlan| {
-            source::open(&self.policy.tables[&plan.question.table], &self.policy.base_dir, &self.progress)
+            let names = plan.question.relation.tables();
+            let readable = names.into_iter().filter_map(|name| Some((name, self.policy.readable(name)?)));
+            let opened = readable.map(|(name, table)| {
+                Ok((name.to_owned(), source::open(&table, &self.policy.base_dir, &self.progress)?))
+            });
+            opened.collect::<Result<Tables, Error>>()
         };
-        Ok(plans.iter().map(open).collect::<Result<_, _>>()?)
+        plans.iter().map(open).collect()
     }
 
     /// Charge, look, add noise, store: the only way from a plan to released numbers. With a release that was stored before
@@ -365,8 +384,8 @@ impl Session {
         let charged = Measurement::new(mechanism, request).authorize(charge)?;
         let mut noise = NoiseSource::from_os()?;
         let secrets: Vec<Secret> = plans.iter().map(|_| noise.secret()).collect();
-        let looks = plans.iter().zip(tables).zip(&secrets);
-        let looks = looks.map(|((plan, table), secret)| measure(&charged, plan, table, secret, self.engine.as_ref()));
+        let looks = plans.iter().zip(&tables).zip(&secrets);
+        let looks = looks.map(|((plan, tables), secret)| measure(&charged, plan, tables, secret, self.engine.as_ref()));
         let exact = try_join_all(looks).await?;
         let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
         Ok((ledger.publish(request, sealed).await?, None))
@@ -377,7 +396,7 @@ impl Session {
 pub(crate) struct Asked<'a> {
     pub(crate) plans: &'a [QueryPlan],
     /// One for each plan.
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tables: Vec<Tables>,
     pub(crate) delta: Delta,
     pub(crate) key: Option<String>,
     pub(crate) label: String,

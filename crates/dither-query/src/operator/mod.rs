@@ -23,7 +23,7 @@ use futures::future::try_join_all;
 
 use crate::bound::Bounding;
 use crate::engine::Counted;
-use crate::source::Table;
+use crate::source::Tables;
 use keys::{KeySpace, Numbers, texts};
 use reader::{Contents, Reader};
 
@@ -88,9 +88,9 @@ impl Task {
 pub(crate) async fn count(
     context: &SessionContext,
     bounding: &Bounding<'_>,
-    table: Table,
+    tables: &Tables,
 ) -> Result<Vec<Counted>, DataFusionError> {
-    let plan = bounding.columns(datafusion::datasource::provider_as_source(table))?;
+    let plan = bounding.columns(tables)?;
     let task = Arc::new(Task::new(bounding));
     let read = read(context, plan, &task).await?;
     let Finished { totals, keys } = match task.units {

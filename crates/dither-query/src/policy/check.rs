@@ -4,10 +4,14 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use chrono::{NaiveDate, NaiveDateTime};
-use dither_core::{Key, PrivacyUnit};
+use dither_core::Key;
 
+use super::error::article;
 use super::load::{Refusal, nearest, path};
-use super::{BudgetPolicy, ColumnPolicy, ColumnType, CsvPolicy, KeysPolicy, Policy, Problem, ScopePolicy, TablePolicy};
+use super::{
+    BudgetPolicy, ColumnPolicy, ColumnType, CsvPolicy, KeysPolicy, Policy, Problem, ScopePolicy, TablePolicy,
+    UnitPolicy,
+};
 use crate::source::Kind;
 
 /// The most public keys of a column.
@@ -29,8 +33,58 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Refusal> {
             let start = ["tables".to_owned(), name.clone()];
             (start.into_iter().chain(rest).collect(), problem)
         })?;
+        check_owner(policy, name, table).map_err(|problem| (path(&["tables", name, "privacy_unit"]), problem))?;
+        if let Some((column, _)) = table.columns.iter().find(|(_, column)| column.unique) {
+            let what = "a table of people".into();
+            return Err((path(&["tables", name, "columns", column, "unique"]), Problem::NotFor { what }));
+        }
+    }
+    for (name, table) in &policy.public {
+        if policy.tables.contains_key(name) {
+            return Err((path(&["public", name]), Problem::TwoTables { table: name.clone() }));
+        }
+        check_table(name, &table.as_table()).map_err(|(rest, problem)| {
+            let start = ["public".to_owned(), name.clone()];
+            (start.into_iter().chain(rest).collect(), problem)
+        })?;
+        let odd = |column: &ColumnPolicy| column.r#type == ColumnType::Number || column.expression.is_some();
+        if let Some((column, policy)) = table.columns.iter().find(|(_, column)| column.unique && odd(column)) {
+            let what = match &policy.expression {
+                Some(_) => "an expression".into(),
+                None => "a column of numbers with a fraction".into(),
+            };
+            return Err((path(&["public", name, "columns", column, "unique"]), Problem::NotFor { what }));
+        }
     }
     Ok(())
+}
+
+/// The rows of a table belong to those of another through a key: the key exists, fits, and the chain ends.
+fn check_owner(policy: &Policy, name: &str, table: &TablePolicy) -> Result<(), Problem> {
+    let UnitPolicy::Through { column, through } = &table.privacy_unit else { return Ok(()) };
+    let Some((parent, key)) = policy.key_of(through) else {
+        let known: Vec<String> = policy
+            .tables
+            .iter()
+            .flat_map(|(table, policy)| policy.columns.keys().map(move |column| format!("{table}.{column}")))
+            .collect();
+        return Err(Problem::ThroughUnknown { through: through.clone(), nearest: nearest(through, &known) });
+    };
+    let owner = &policy.tables[parent];
+    let why = |why: &str| Err(Problem::Through { through: through.clone(), why: why.into() });
+    let (own, other) = (&table.columns[column], &owner.columns[key]);
+    if own.expression.is_some() || other.expression.is_some() {
+        return why("and both sides of a key must be columns of a file");
+    }
+    if own.r#type != other.r#type {
+        return why(&format!("{}, while `{column}` is {}", article(other.r#type), article(own.r#type)));
+    }
+    match policy.root(name) {
+        None => why("and the chain of keys does not end at a unit column"),
+        Some(root) if root.kind.is_none() => why("whose rows are units of their own"),
+        Some(root) if root.neighbors != table.neighbors => why("under another neighbour relation"),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Letters of any script, digits, `_` and `-`.
@@ -95,7 +149,7 @@ fn check_table(name: &str, table: &TablePolicy) -> Result<(), Refusal> {
 
 fn check_unit(table: &TablePolicy) -> Result<(), (&'static str, Problem)> {
     match &table.privacy_unit {
-        PrivacyUnit::Column(name) => {
+        UnitPolicy::Column { column: name } | UnitPolicy::Through { column: name, .. } => {
             let unknown =
                 || Problem::UnitUnknown { column: name.clone(), nearest: nearest(name, table.columns.keys()) };
             let column = table.columns.get(name).ok_or_else(|| ("privacy_unit", unknown()))?;
@@ -103,7 +157,7 @@ fn check_unit(table: &TablePolicy) -> Result<(), (&'static str, Problem)> {
                 return Err(("privacy_unit", Problem::UnitIsNumber { column: name.clone() }));
             }
         }
-        PrivacyUnit::Row => {
+        UnitPolicy::Row(_) => {
             let useless = || Problem::NotFor { what: "rows that are units of their own".into() };
             if table.max_groups_per_unit.is_some_and(|groups| groups.get() > 1) {
                 return Err(("max_groups_per_unit", useless()));

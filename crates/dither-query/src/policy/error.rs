@@ -155,6 +155,28 @@ pub enum Problem {
         /// The column.
         column: String,
     },
+    /// A key of another table that is not declared.
+    #[error("leads through `{through}`, which is no column of another table")]
+    ThroughUnknown {
+        /// Table and column as they were written.
+        through: String,
+        /// The column that was probably meant.
+        nearest: Option<String>,
+    },
+    /// A key of another table through which no rows can be owned.
+    #[error("leads through `{through}`, {why}")]
+    Through {
+        /// Table and column.
+        through: String,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// A table of people and a public one of one name.
+    #[error("is declared twice: `{table}` is a table of people as well")]
+    TwoTables {
+        /// The name.
+        table: String,
+    },
     /// Bounds that would be read from the data.
     #[error("would come from the data, which must not be looked at")]
     BoundsFromData,
@@ -258,6 +280,8 @@ impl Problem {
             Self::EpsilonAboveLimit { .. } | Self::DeltaAboveLimit { .. } => "policy-above-budget",
             Self::NoParent { .. } => "policy-scope-without-parent",
             Self::UnitUnknown { .. } | Self::UnitForm { .. } | Self::UnitIsNumber { .. } => "policy-privacy-unit",
+            Self::ThroughUnknown { .. } | Self::Through { .. } => "policy-through",
+            Self::TwoTables { .. } => "policy-two-tables",
             Self::BoundsFromData => "policy-bounds-from-data",
             Self::Bounds { .. } | Self::BoundsCount { .. } => "policy-bounds",
             Self::NotFor { .. } | Self::Excludes { .. } => "policy-no-meaning",
@@ -283,6 +307,12 @@ impl Problem {
             Self::UnitUnknown { column, .. } => format!("add `{column}` to the columns of the table"),
             Self::UnitForm { text } => format!("write {{ column = {text:?} }}, or \"row\" if each row is one person"),
             Self::UnitIsNumber { .. } => "declare its type as integer or text".into(),
+            Self::ThroughUnknown { nearest: Some(nearest), .. } => format!("did you mean `{nearest}`?"),
+            Self::ThroughUnknown { .. } => "write the table and the column of its key, such as \"visits.id\"".into(),
+            Self::Through { .. } => {
+                "name a column of the same type in a table with a unit column and the same `neighbors`".into()
+            }
+            Self::TwoTables { .. } => "rename one of them".into(),
             Self::BoundsFromData => "write two numbers that you know from the subject, such as [0, 120]".into(),
             Self::Bounds { .. } | Self::BoundsCount { .. } => {
                 "write [lower, upper] with lower < upper, no wider than the subject needs".into()
@@ -318,7 +348,7 @@ pub(crate) fn convert_first(label: &str) -> String {
 }
 
 /// The type of a column with its article.
-fn article(r#type: ColumnType) -> &'static str {
+pub(super) fn article(r#type: ColumnType) -> &'static str {
     match r#type {
         ColumnType::Integer => "an integer",
         ColumnType::Number => "a number",

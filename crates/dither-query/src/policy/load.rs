@@ -127,7 +127,9 @@ fn undecided(value: &DeValue<'_>, path: &mut Vec<String>) -> Result<(), Refusal>
 
 /// Finds values of a wrong type that deserve a better word than "invalid type".
 fn unreadable(root: &DeValue<'_>) -> Result<(), Refusal> {
-    for (table, settings) in entries(root.get("tables")) {
+    let tables =
+        ["tables", "public"].into_iter().flat_map(|kind| entries(root.get(kind)).map(move |entry| (kind, entry)));
+    for (kind, (table, settings)) in tables {
         if let Some(text) = settings.get("privacy_unit").and_then(|unit| unit.get_ref().as_str())
             && text != "row"
         {
@@ -138,10 +140,10 @@ fn unreadable(root: &DeValue<'_>) -> Result<(), Refusal> {
             let holds_text = bounds.as_array().is_some_and(|pair| pair.iter().any(|bound| bound.get_ref().is_str()));
             if let Some(pair) = bounds.as_array().filter(|pair| pair.len() != 2 && !holds_text) {
                 let problem = Problem::BoundsCount { count: pair.len() };
-                return Err((path(&["tables", table, "columns", column, "bounds"]), problem));
+                return Err((path(&[kind, table, "columns", column, "bounds"]), problem));
             }
             if bounds.is_str() || bounds.is_bool() || bounds.is_table() || holds_text {
-                return Err((path(&["tables", table, "columns", column, "bounds"]), Problem::BoundsFromData));
+                return Err((path(&[kind, table, "columns", column, "bounds"]), Problem::BoundsFromData));
             }
         }
     }

@@ -9,13 +9,14 @@ mod error;
 mod init;
 mod load;
 mod schema;
+mod unit;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use dither_accounting::Composition;
-use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Key, Lattice, Neighbors, PrivacyUnit, ValueBounds};
+use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Key, Lattice, Neighbors, ValueBounds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,7 @@ pub use error::{Place, PolicyError, Problem};
 pub use init::starter;
 pub(crate) use load::nearest;
 pub use schema::json_schema;
+pub use unit::{Root, RowWord, UnitPolicy};
 
 /// A data set: its tables, who is protected in them, and the budget that all questions share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +43,9 @@ pub struct Policy {
     pub scopes: BTreeMap<String, ScopePolicy>,
     /// The tables, by the name that SQL uses.
     pub tables: BTreeMap<String, TablePolicy>,
+    /// Tables about nobody, such as lists of codes and their names, to join the tables of people with.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub public: BTreeMap<String, PublicTablePolicy>,
     /// The folder that paths are relative to: that of the policy file.
     #[serde(skip)]
     pub base_dir: PathBuf,
@@ -108,9 +113,10 @@ pub struct TablePolicy {
     /// How a delimited text file is written.
     #[serde(default)]
     pub csv: CsvPolicy,
-    /// Who is protected: `{ column = "patient" }`, or `"row"`.
-    #[schemars(with = "PrivacyUnitSchema")]
-    pub privacy_unit: PrivacyUnit,
+    /// Who is protected: `{ column = "patient" }`, or `"row"`; or the owner of the row of another table whose key this
+    /// row holds: `{ column = "visit_id", through = "visits.id" }`.
+    #[schemars(with = "unit::UnitSchema")]
+    pub privacy_unit: UnitPolicy,
     /// Which tables must be indistinguishable: `add-or-remove-unit` (the default) or `replace-unit`.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -134,7 +140,7 @@ pub struct TablePolicy {
 impl TablePolicy {
     /// The contribution bounds, where they are declared. A row that is its own unit needs none.
     pub fn contribution_bounds(&self) -> Option<ContributionBounds> {
-        if self.privacy_unit == PrivacyUnit::Row {
+        if self.privacy_unit == UnitPolicy::ROW {
             return Some(ContributionBounds::ONE);
         }
         Some(ContributionBounds {
@@ -144,13 +150,17 @@ impl TablePolicy {
     }
 }
 
-/// How the schema shows the privacy unit.
-#[derive(JsonSchema)]
-#[allow(dead_code)]
-#[serde(rename_all = "kebab-case")]
-enum PrivacyUnitSchema {
-    Column(String),
-    Row,
+/// One table about nobody. What stands in it is public: reading it is free and protects nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublicTablePolicy {
+    /// The file, as that of a table of people.
+    pub source: PathBuf,
+    /// How a delimited text file is written.
+    #[serde(default)]
+    pub csv: CsvPolicy,
+    /// The columns that may be used.
+    pub columns: BTreeMap<String, ColumnPolicy>,
 }
 
 /// Public magnitudes, for the prediction of errors.
@@ -223,9 +233,29 @@ pub struct ColumnPolicy {
     /// The format of dates and times, as in `%Y-%m-%d %H:%M`. ISO 8601 by default.
     #[serde(default)]
     pub format: Option<String>,
+    /// Of a public table: each value is read once at most, so that joining on it repeats no row.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unique: bool,
 }
 
 impl ColumnPolicy {
+    /// A column of which nothing is declared but its type.
+    pub(crate) fn plain(r#type: ColumnType) -> Self {
+        Self {
+            r#type,
+            name_in_source: None,
+            expression: None,
+            bounds: None,
+            step: None,
+            keys: None,
+            typical: None,
+            thousands: None,
+            decimal: None,
+            format: None,
+            unique: false,
+        }
+    }
+
     /// The bounds on the lattice of the column; `None` where none are declared or the column has no numbers.
     pub fn value_bounds(&self) -> Option<ValueBounds> {
         let [lower, upper] = self.bounds?;

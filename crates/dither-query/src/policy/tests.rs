@@ -1,6 +1,6 @@
 //! Policies as stewards write them, right and wrong.
 
-use dither_core::{Explain, Key, Neighbors, PrivacyUnit};
+use dither_core::{Explain, Key, Neighbors};
 use proptest::prelude::*;
 
 use super::*;
@@ -50,7 +50,7 @@ fn assert_refused(text: &str, code: &str, parts: &[&str]) {
 fn a_policy_says_what_its_text_says() {
     let policy = load(&good()).unwrap();
     let table = &policy.tables["visits"];
-    assert_eq!(table.privacy_unit, PrivacyUnit::Column("patient".into()));
+    assert_eq!(table.privacy_unit, UnitPolicy::Column { column: "patient".into() });
     assert_eq!(table.neighbors, Neighbors::AddOrRemoveUnit);
     assert_eq!(table.contribution_bounds().unwrap().max_groups_per_unit.get(), 2);
     assert_eq!(policy.budget.limit().delta.to_string(), "1e-6");
@@ -330,4 +330,123 @@ proptest! {
         damaged.insert_str(damaged.floor_char_boundary(at), &line);
         let _ = load(&damaged).map_err(|error| error.to_string());
     }
+}
+
+/// A policy with further tables.
+fn with_tables(more: &str) -> String {
+    format!(
+        r#"{}
+id = {{ type = "integer" }}
+name = {{ type = "text" }}
+weight = {{ type = "number" }}
+{more}"#,
+        good()
+    )
+}
+
+fn owned(name: &str, unit: &str) -> String {
+    format!(
+        "[tables.{name}]\nsource = \"{name}.csv\"\nprivacy_unit = {unit}\nmax_groups_per_unit = 1\n\
+         max_rows_per_group = 1\n[tables.{name}.columns]\nvisit = {{ type = \"integer\" }}\nlab = {{ type = \"integer\" }}\n\
+         w = {{ type = \"number\" }}\nnext = {{ type = \"integer\", expression = \"visit + 1\" }}\n"
+    )
+}
+
+#[test]
+fn rows_are_owned_through_chains_of_keys() {
+    let labs = owned("labs", "{ column = \"visit\", through = \"visits.id\" }");
+    let notes = owned("notes", "{ column = \"lab\", through = \"labs.lab\" }");
+    let policy = load(&with_tables(&format!("{labs}{notes}"))).unwrap();
+    let root = policy.root("notes").unwrap();
+    assert_eq!((root.table.as_str(), root.kind), ("visits", Some(ColumnType::Integer)));
+    assert_eq!(root.unit, dither_core::PrivacyUnit::Column("patient".into()));
+    assert!(policy.is_unit("visits", "patient") && !policy.is_unit("labs", "visit"));
+    // Through the unit column itself the key is the unit.
+    let labs = owned("labs", "{ column = \"visit\", through = \"visits.patient\" }");
+    assert!(load(&with_tables(&labs)).unwrap().is_unit("labs", "visit"));
+}
+
+#[test]
+fn sq_17_keys_that_lead_to_nobody_are_refused() {
+    let refuse = |tables: &str, code: &str, parts: &[&str]| assert_refused(&with_tables(tables), code, parts);
+    let one = |unit: &str| owned("labs", unit);
+    let code = "policy-through";
+    let at = "tables.labs.privacy_unit";
+    refuse(&one(r#"{ column = "visit", through = "visit.id" }"#), code, &[at, "did you mean `visits.id`?"]);
+    refuse(&one(r#"{ column = "visit", through = "id" }"#), code, &[at, "no column of another table"]);
+    refuse(
+        &one(r#"{ column = "visit", through = "visits.name" }"#),
+        code,
+        &[at, "a text, while `visit` is an integer"],
+    );
+    refuse(&one(r#"{ column = "next", through = "visits.id" }"#), code, &[at, "columns of a file"]);
+    refuse(&one(r#"{ column = "visit", through = "labs.lab" }"#), code, &[at, "does not end"]);
+    refuse(&one(r#"{ column = "w", through = "visits.weight" }"#), "policy-privacy-unit", &["fraction"]);
+    refuse(&one(r#"{ column = "vsit", through = "visits.id" }"#), "policy-privacy-unit", &["did you mean `visit`?"]);
+    refuse(&one(r#"{ column = "visit", trough = "visits.id" }"#), "policy-unknown-key", &["did you mean `through`?"]);
+    let circle = format!(
+        "{}{}",
+        owned("labs", r#"{ column = "visit", through = "notes.lab" }"#),
+        owned("notes", r#"{ column = "lab", through = "labs.visit" }"#)
+    );
+    refuse(&circle, code, &[at, "does not end"]);
+    let rows = owned("rows", "\"row\"");
+    refuse(
+        &format!("{}{rows}", one(r#"{ column = "visit", through = "rows.lab" }"#)),
+        code,
+        &[at, "units of their own"],
+    );
+    let other = one(r#"{ column = "visit", through = "visits.id" }"#)
+        .replace("max_rows", "neighbors = \"replace-unit\"\nmax_rows");
+    refuse(&other, code, &[at, "another neighbour relation"]);
+}
+
+#[test]
+fn public_tables_protect_nobody() {
+    let public = |name: &str, more: &str| {
+        with_tables(&format!("[public.{name}]\nsource = \"{name}.csv\"\n[public.{name}.columns]\ncode = {more}"))
+    };
+    let policy = load(&public("codes", r#"{ type = "text", unique = true }"#)).unwrap();
+    assert!(policy.public["codes"].columns["code"].unique && policy.readable("codes").is_some());
+    let code = "policy-no-meaning";
+    assert_refused(
+        &public("codes", r#"{ type = "number", unique = true }"#),
+        code,
+        &["public.codes.columns.code.unique"],
+    );
+    assert_refused(
+        &public("codes", r#"{ type = "text", unique = true, expression = "'x'" }"#),
+        code,
+        &["an expression"],
+    );
+    assert_refused(&with_column(r#"x = { type = "text", unique = true }"#), code, &["a table of people"]);
+    assert_refused(&public("visits", r#"{ type = "text" }"#), "policy-two-tables", &["public.visits"]);
+    assert_refused(
+        &public("codes", r#"{ type = "text", bounds = "auto" }"#),
+        "policy-bounds-from-data",
+        &["public.codes"],
+    );
+    assert_refused(
+        &public("codes", r#"{ type = "text", uniqe = true }"#),
+        "policy-unknown-key",
+        &["did you mean `unique`?"],
+    );
+    let private = public("codes", r#"{ type = "text" }"#)
+        .replace("[public.codes.columns]", "privacy_unit = \"row\"\n[public.codes.columns]");
+    assert_refused(&private, "policy-unknown-key", &["privacy_unit"]);
+}
+
+/// What is written is what is read; a policy without the new settings is written as before, so that earlier answers
+/// stay free.
+#[test]
+fn units_keep_their_form() {
+    let write = |unit: &UnitPolicy| serde_json::to_string(unit).unwrap();
+    assert_eq!(write(&UnitPolicy::Column { column: "patient".into() }), r#"{"column":"patient"}"#);
+    assert_eq!(write(&UnitPolicy::ROW), r#""row""#);
+    let through = UnitPolicy::Through { column: "visit".into(), through: "visits.id".into() };
+    for unit in [UnitPolicy::Column { column: "patient".into() }, UnitPolicy::ROW, through] {
+        assert_eq!(serde_json::from_str::<UnitPolicy>(&write(&unit)).unwrap(), unit);
+    }
+    let policy = serde_json::to_string(&load(&good()).unwrap()).unwrap();
+    assert!(!policy.contains("unique") && !policy.contains("\"public\":{\"codes"), "{policy}");
 }

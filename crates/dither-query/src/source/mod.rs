@@ -23,6 +23,7 @@ pub(crate) mod file;
 pub(crate) mod lexer;
 mod parquet;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +53,9 @@ pub struct Progress {
 
 /// A table that can be scanned.
 pub type Table = Arc<dyn TableProvider>;
+
+/// The tables of a question, by their names in the policy.
+pub type Tables = BTreeMap<String, Table>;
 
 /// Opens a table as the policy declares it, with the schema that [`schema`] gives.
 ///

@@ -1,6 +1,5 @@
 //! What names mean: a catalog with the declared columns and a closed list of functions, and nothing else.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -58,6 +57,9 @@ const STATISTICS: [(&str, &[&str], usize); 11] = [
     ("min", &[], 1),
     ("max", &[], 1),
 ];
+
+/// Further aggregates within the rows of one unit, which only sub-queries may use.
+pub(super) const UNIT_AGGREGATES: [&str; 2] = ["min", "max"];
 
 /// The row-local functions. Each is total once [`total`](super::total) has treated its arguments.
 pub(super) const SCALARS: [&str; 24] = [
@@ -129,8 +131,9 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
         .with_aggregate_functions([count_udaf(), sum_udaf(), avg_udaf()].into_iter().chain(statistics()).collect())
         .with_expr_planners(SessionStateDefaults::default_expr_planners())
         .build();
-    for (name, table) in &policy.tables {
-        let provider = Arc::new(EmptyTable::new(Arc::new(full_schema(table))));
+    for name in policy.tables.keys().chain(policy.public.keys()) {
+        let Some(table) = policy.readable(name) else { continue };
+        let provider = Arc::new(EmptyTable::new(Arc::new(full_schema(&table))));
         state
             .schema_for_ref(datafusion::common::TableReference::bare(name.clone()))
             .and_then(|schema| schema.register_table(name.clone(), provider))
@@ -197,15 +200,14 @@ impl AggregateUDFImpl for Statistic {
     fn signature(&self) -> &Signature {
         &self.signature
     }
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Float64)
+    fn return_type(&self, arguments: &[DataType]) -> DfResult<DataType> {
+        // Within a unit the extremes of days are days.
+        Ok(match (self.name, arguments) {
+            ("min" | "max", [kind]) => kind.clone(),
+            _ => DataType::Float64,
+        })
     }
     fn accumulator(&self, _: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
         exec_err!("{} is measured, not run", self.name)
     }
-}
-
-/// The policy of every column by name, for those who look columns up.
-pub(super) fn columns(table: &TablePolicy) -> HashMap<&str, &crate::policy::ColumnPolicy> {
-    table.columns.iter().map(|(name, column)| (name.as_str(), column)).collect()
 }

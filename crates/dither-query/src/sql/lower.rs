@@ -1,30 +1,32 @@
 //! The unoptimised plan to our own terms. Every node and every expression that is not known is refused.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, DataFusionError};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError};
 use datafusion::execution::context::SessionState;
 use datafusion::functions::math::expr_fn::isnan;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 use datafusion::logical_expr::logical_plan::Aggregate as AggregateNode;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, try_cast, when};
+use datafusion::logical_expr::{
+    EmptyRelation, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, try_cast, when,
+};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::scalar::ScalarValue;
-use dither_core::PrivacyUnit;
 use dither_mechanisms::Fraction;
 
-use super::catalog::{columns, full_schema};
+use super::catalog::full_schema;
+use super::from::{Input, Reader};
 use super::interval;
 use super::keys;
 use super::total::{literal_number, number, place_of, total};
 use super::width;
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Over, Question};
-use crate::policy::{Policy, TablePolicy};
+use crate::policy::{ColumnPolicy, Policy, TablePolicy};
 use crate::source::arrow_type;
 
 /// Walks a plan into a question.
@@ -40,19 +42,24 @@ pub(super) fn question(
         return Err(Refusal::new(Code::Unsupported, "the aggregation is not analysed"));
     };
     let AggregateNode { input, group_expr, aggr_expr, .. } = aggregate;
-    let (table_name, conditions) = source(&input)?;
-    let table = policy
-        .tables
-        .get(&table_name)
-        .ok_or_else(|| Refusal::new(Code::UnknownTable, format!("the policy declares no table `{table_name}`")))?;
-    let scope = Scope::new(table, state)?;
+    let (below, conditions) = conditions(&input);
+    let input = Reader { policy, state }.input(below)?;
+    let table = input.relation.first_table().map(str::to_owned).ok_or_else(|| {
+        Refusal::new(Code::Unsupported, "the question is about public tables only, which need no protection")
+            .hint("read them as they are, or join them with a table of people")
+    })?;
+    if !input.relation.is_unit_stable() {
+        return Err(Refusal::new(Code::NotUnitStable, "the rows of this question do not belong to one unit each")
+            .hint("join tables of people on their privacy unit"));
+    }
+    let scope = Scope::new(&input, below.schema())?;
     let filters = conditions.into_iter().map(|condition| scope.row_local(condition)).collect::<Result<_, _>>()?;
     let keys = group_expr.into_iter().map(|expr| scope.key(expr)).collect::<Result<_, _>>()?;
     let aggregates = aggr_expr.into_iter().map(|expr| scope.aggregate(expr)).collect::<Result<Vec<_>, _>>()?;
     if aggregates.is_empty() {
         return Err(not_aggregated("the question groups but measures nothing"));
     }
-    Ok(Question { canonical, table: table_name, filters, keys, aggregates, outer: Outer { plan } })
+    Ok(Question { canonical, table, relation: input.relation, filters, keys, aggregates, outer: Outer { plan } })
 }
 
 fn not_aggregated(message: &str) -> Refusal {
@@ -68,13 +75,11 @@ fn aggregation(plan: &LogicalPlan) -> Result<&AggregateNode, Refusal> {
         LogicalPlan::Filter(node) => aggregation(&node.input),
         LogicalPlan::Sort(node) => aggregation(&node.input),
         LogicalPlan::Limit(node) => aggregation(&node.input),
-        LogicalPlan::TableScan(_) | LogicalPlan::SubqueryAlias(_) => {
+        LogicalPlan::TableScan(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Join(_) | LogicalPlan::Union(_) => {
             Err(not_aggregated("the question would show rows as they are"))
         }
         LogicalPlan::Window(_)
-        | LogicalPlan::Join(_)
         | LogicalPlan::Repartition(_)
-        | LogicalPlan::Union(_)
         | LogicalPlan::EmptyRelation(_)
         | LogicalPlan::Subquery(_)
         | LogicalPlan::Statement(_)
@@ -92,33 +97,26 @@ fn aggregation(plan: &LogicalPlan) -> Result<&AggregateNode, Refusal> {
     }
 }
 
-fn unknown_node(plan: &LogicalPlan) -> Refusal {
+pub(super) fn unknown_node(plan: &LogicalPlan) -> Refusal {
     let kind = plan.display().to_string();
     let kind = kind.split([':', ' ']).next().unwrap_or("this").to_owned();
     Refusal::new(Code::Unsupported, format!("`{kind}` is not analysed"))
-        .hint("use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT")
+        .hint("use JOIN, UNION ALL, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT")
 }
 
-/// The table and the conditions below the aggregation.
-fn source(plan: &LogicalPlan) -> Result<(String, Vec<Expr>), Refusal> {
+/// The relation below the aggregation and the conditions on its rows.
+fn conditions(plan: &LogicalPlan) -> (&LogicalPlan, Vec<Expr>) {
     match plan {
         LogicalPlan::Filter(filter) => {
-            let (table, mut conditions) = source(&filter.input)?;
+            let (below, mut conditions) = conditions(&filter.input);
             conditions.push(filter.predicate.clone());
-            Ok((table, conditions))
+            (below, conditions)
         }
-        LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
-            LogicalPlan::TableScan(_) => source(&alias.input),
-            other => Err(unknown_node(other)),
-        },
-        LogicalPlan::TableScan(scan) if scan.filters.is_empty() && scan.fetch.is_none() => {
-            Ok((scan.table_name.table().to_owned(), Vec::new()))
-        }
-        other => Err(unknown_node(other)),
+        other => (other, Vec::new()),
     }
 }
 
-fn type_refusal(error: &DataFusionError) -> Refusal {
+pub(super) fn type_refusal(error: &DataFusionError) -> Refusal {
     let text = error.find_root().strip_backtrace();
     let text = text.strip_prefix("Error during planning: ").unwrap_or(&text);
     super::not_numbers(text).unwrap_or_else(|| Refusal::new(Code::Type, text.lines().next().unwrap_or_default()))
@@ -131,62 +129,126 @@ fn coerce(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan, Refusa
         .map_err(|error| type_refusal(&error))
 }
 
-/// The columns that a row-local expression may use.
-struct Scope<'a> {
-    table: &'a TablePolicy,
-    schema: DFSchema,
-    /// The computed columns, by name, in terms of those of the file.
-    computed: HashMap<String, Expr>,
+/// The computed columns of a table, in terms of those of its file.
+pub(super) fn computed_columns(table: &TablePolicy, state: &SessionState) -> Result<HashMap<String, Expr>, Refusal> {
+    let mut computed = HashMap::new();
+    for (name, column) in &table.columns {
+        if let Some(text) = &column.expression {
+            let refused = |refusal: Refusal| Refusal {
+                hint: Some(format!("correct the `expression` of column `{name}` in the policy")),
+                in_policy: true,
+                ..Refusal::new(refusal.code, format!("the computed column `{name}`: {}", refusal.message))
+            };
+            let expr = computed_column(table, text, state).map_err(refused)?;
+            computed.insert(name.clone(), try_cast(expr, arrow_type(column.r#type)));
+        }
+    }
+    Ok(computed)
 }
 
-impl<'a> Scope<'a> {
-    fn new(table: &'a TablePolicy, state: &SessionState) -> Result<Self, Refusal> {
-        let schema = DFSchema::try_from(full_schema(table)).map_err(|error| type_refusal(&error))?;
-        let mut scope = Self { table, schema, computed: HashMap::new() };
-        let mut computed = HashMap::new();
-        for (name, column) in &table.columns {
-            if let Some(text) = &column.expression {
-                let refused = |refusal: Refusal| Refusal {
-                    hint: Some(format!("correct the `expression` of column `{name}` in the policy")),
-                    in_policy: true,
-                    ..Refusal::new(refusal.code, format!("the computed column `{name}`: {}", refusal.message))
-                };
-                let expr = scope.computed_column(text, state).map_err(refused)?;
-                computed.insert(name.clone(), try_cast(expr, arrow_type(column.r#type)));
-            }
+/// Plans the expression of a computed column against the columns of the file.
+fn computed_column(table: &TablePolicy, text: &str, state: &SessionState) -> Result<Expr, Refusal> {
+    let refused = |error: DataFusionError| type_refusal(&error);
+    let full = full_schema(table);
+    let fields = full.fields().iter().filter(|field| table.columns[field.name()].expression.is_none());
+    let file = Schema::new(fields.cloned().collect::<Vec<_>>());
+    let rows = LogicalPlan::EmptyRelation(EmptyRelation {
+        produce_one_row: false,
+        schema: Arc::new(DFSchema::try_from(file).map_err(refused)?),
+    });
+    let expr = state.create_logical_expr(text, rows.schema()).map_err(refused)?;
+    let plan = LogicalPlanBuilder::from(rows).project([expr]).and_then(|builder| builder.build());
+    match coerce(plan.map_err(refused)?, state)? {
+        LogicalPlan::Projection(projection) => {
+            let expr = projection.expr.into_iter().next();
+            let schema = DFSchema::try_from(full).map_err(refused)?;
+            total(unqualified(expr.unwrap_or_else(|| lit(ScalarValue::Null)))?, &schema)
         }
-        scope.computed = computed;
-        Ok(scope)
+        other => Err(unknown_node(&other)),
+    }
+}
+
+/// The columns that a row-local expression may use.
+pub(super) struct Scope {
+    /// What is known of each, by its name in the relation.
+    known: BTreeMap<String, ColumnPolicy>,
+    pub(super) schema: DFSchema,
+    /// The computed columns, by name, in terms of those of the file.
+    computed: HashMap<String, Expr>,
+    /// The columns that are the privacy unit of their row.
+    units: Vec<String>,
+    /// The planner's columns, and at the same places their names in the relation.
+    planned: (DFSchemaRef, Vec<String>),
+}
+
+impl Scope {
+    pub(super) fn new(input: &Input, planned: &DFSchemaRef) -> Result<Self, Refusal> {
+        let columns = &input.columns;
+        Ok(Self {
+            known: columns.iter().map(|column| (column.name.clone(), column.policy.clone())).collect(),
+            schema: Self::schema_of(input)?.as_ref().clone(),
+            computed: columns
+                .iter()
+                .filter_map(|column| Some((column.name.clone(), column.computed.clone()?)))
+                .collect(),
+            units: columns.iter().filter(|column| column.unit).map(|column| column.name.clone()).collect(),
+            planned: (Arc::clone(planned), columns.iter().map(|column| column.name.clone()).collect()),
+        })
     }
 
-    /// Plans the expression of a computed column against the columns of the file.
-    fn computed_column(&self, text: &str, state: &SessionState) -> Result<Expr, Refusal> {
-        let refused = |error: DataFusionError| type_refusal(&error);
-        let file = full_schema(self.table);
-        let fields = file.fields().iter().filter(|field| self.table.columns[field.name()].expression.is_none());
-        let file = Arc::new(datafusion::arrow::datatypes::Schema::new(fields.cloned().collect::<Vec<_>>()));
-        let rows = LogicalPlan::EmptyRelation(datafusion::logical_expr::EmptyRelation {
-            produce_one_row: false,
-            schema: Arc::new(DFSchema::try_from(file.as_ref().clone()).map_err(refused)?),
-        });
-        let expr = state.create_logical_expr(text, rows.schema()).map_err(refused)?;
-        let plan = LogicalPlanBuilder::from(rows).project([expr]).and_then(|builder| builder.build());
-        match coerce(plan.map_err(refused)?, state)? {
-            LogicalPlan::Projection(projection) => {
-                let expr = projection.expr.into_iter().next();
-                total(unqualified(expr.unwrap_or_else(|| lit(ScalarValue::Null)))?, &self.schema)
-            }
-            other => Err(unknown_node(&other)),
+    /// The columns with their names in the relation.
+    pub(super) fn schema_of(input: &Input) -> Result<DFSchemaRef, Refusal> {
+        let fields = input.columns.iter().map(|column| Field::new(&column.name, column.kind.clone(), true));
+        let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()));
+        schema.map(Arc::new).map_err(|error| type_refusal(&error))
+    }
+
+    /// What is known of every column, by name.
+    pub(super) fn columns(&self) -> HashMap<&str, &ColumnPolicy> {
+        self.known.iter().map(|(name, policy)| (name.as_str(), policy)).collect()
+    }
+
+    /// What is known of an expression that is a column.
+    pub(super) fn known(&self, expr: &Expr) -> Option<&ColumnPolicy> {
+        match expr {
+            Expr::Column(column) => self.known.get(&column.name),
+            _ => None,
         }
+    }
+
+    pub(super) fn type_of(&self, expr: &Expr) -> Result<DataType, Refusal> {
+        expr.get_type(&self.schema).map_err(|error| type_refusal(&error))
+    }
+
+    /// The expression in the relation's names of its columns.
+    pub(super) fn resolved(&self, expr: Expr) -> Result<Expr, Refusal> {
+        let (planned, names) = &self.planned;
+        expr.transform_up(|node| {
+            Ok(match node {
+                Expr::Column(column) => {
+                    let place = planned.index_of_column(&column)?;
+                    let name = names.get(place).cloned().unwrap_or_default();
+                    Transformed::yes(Expr::Column(Column { relation: None, name, spans: column.spans }))
+                }
+                other => Transformed::no(other),
+            })
+        })
+        .map(|transformed| transformed.data)
+        .map_err(|error: DataFusionError| type_refusal(&error))
+    }
+
+    /// The expression, resolved already, as a total one.
+    pub(super) fn total(&self, expr: Expr) -> Result<Expr, Refusal> {
+        total(expr, &self.schema)
     }
 
     /// A row-local, total expression over the columns of the file.
-    fn row_local(&self, expr: Expr) -> Result<Expr, Refusal> {
-        self.substitute(total(unqualified(expr)?, &self.schema)?)
+    pub(super) fn row_local(&self, expr: Expr) -> Result<Expr, Refusal> {
+        self.substitute(total(self.resolved(expr)?, &self.schema)?)
     }
 
     /// Replaces computed columns by their expressions.
-    fn substitute(&self, expr: Expr) -> Result<Expr, Refusal> {
+    pub(super) fn substitute(&self, expr: Expr) -> Result<Expr, Refusal> {
         let expr = self.replaced(expr)?;
         width::check(&expr, &self.schema)?;
         Ok(expr)
@@ -206,9 +268,9 @@ impl<'a> Scope<'a> {
 
     fn key(&self, expr: Expr) -> Result<GroupKey, Refusal> {
         let name = expr.schema_name().to_string();
-        let total = self.key_type(total(unqualified(expr)?, &self.schema)?)?;
+        let total = self.key_type(total(self.resolved(expr)?, &self.schema)?)?;
         let kind = total.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
-        let domain = keys::domain(&total, &kind, &columns(self.table));
+        let domain = keys::domain(&total, &kind, &self.columns());
         if kind.is_floating() && domain == Domain::Private {
             return Err(Refusal::new(Code::Type, format!("`{name}` is a number with a fraction and makes no groups"))
                 .hint("group by CAST(FLOOR(x / width) AS BIGINT), or declare `keys`")
@@ -218,7 +280,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The key in one of the types that keys have; -0.0 and 0.0 are one number.
-    fn key_type(&self, expr: Expr) -> Result<Expr, Refusal> {
+    pub(super) fn key_type(&self, expr: Expr) -> Result<Expr, Refusal> {
         let kind = expr.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         Ok(match kind {
             DataType::Int32 | DataType::Int64 | DataType::Boolean | DataType::Utf8 | DataType::Date32 => expr,
@@ -236,7 +298,7 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn aggregate(&self, expr: Expr) -> Result<Aggregate, Refusal> {
+    pub(super) fn aggregate(&self, expr: Expr) -> Result<Aggregate, Refusal> {
         let name = expr.schema_name().to_string();
         let function = match strip_alias(expr) {
             Expr::AggregateFunction(function) => function,
@@ -249,7 +311,7 @@ impl<'a> Scope<'a> {
             return Err(Refusal::new(Code::Unsupported, message).at(params.args.first().and_then(place_of)));
         }
         let mut arguments = params.args.into_iter();
-        let argument = arguments.next().unwrap_or_else(|| lit(1_i64));
+        let argument = self.resolved(arguments.next().unwrap_or_else(|| lit(1_i64)))?;
         let condition = params.filter.map(|filter| *filter);
         let kind = match (func.name(), params.distinct) {
             ("count", true) => return self.count_distinct(name, argument, condition),
@@ -279,16 +341,16 @@ impl<'a> Scope<'a> {
             }
         };
         let argument = Some(self.bounded(kind, argument, condition.clone())?);
-        let second = arguments.next().map(|second| self.bounded(kind, second, condition)).transpose()?;
+        let second =
+            arguments.next().map(|second| self.bounded(kind, self.resolved(second)?, condition)).transpose()?;
         Ok(Aggregate { kind, argument, second, name })
     }
 
     /// The number of units where the unit is counted, the number of different values otherwise.
     fn count_distinct(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
         let at = place_of(&argument);
-        let argument = unqualified(argument)?;
-        let unit = match (&self.table.privacy_unit, strip_alias(argument.clone())) {
-            (PrivacyUnit::Column(unit), Expr::Column(column)) => column.name() == unit,
+        let unit = match strip_alias(argument.clone()) {
+            Expr::Column(column) => self.units.contains(&column.name),
             _ => false,
         };
         if unit && condition.is_some() {
@@ -323,7 +385,7 @@ impl<'a> Scope<'a> {
         if condition.is_none() && matches!(&argument, Expr::Literal(value, _) if !value.is_null()) {
             return Ok(Aggregate { kind: AggregateKind::CountRows, argument: None, second: None, name });
         }
-        let value = total(unqualified(argument)?, &self.schema)?;
+        let value = total(argument, &self.schema)?;
         let counted = match number(value.clone(), &self.schema) {
             Ok(value) => Some(self.where_true(self.substitute(value)?, condition.clone())?),
             Err(_) => None,
@@ -344,10 +406,9 @@ impl<'a> Scope<'a> {
     /// An argument whose values are numbers with bounds.
     fn bounded(&self, kind: AggregateKind, argument: Expr, condition: Option<Expr>) -> Result<Argument, Refusal> {
         let at = place_of(&argument);
-        let argument = unqualified(argument)?;
         let written = crate::explain::readable(&argument.schema_name().to_string());
         let expr = number(total(argument, &self.schema)?, &self.schema)?;
-        let columns = columns(self.table);
+        let columns = self.columns();
         let bare = match interval::strip(&expr) {
             Expr::Column(column) => columns.get(column.name()).map(|policy| (column.name(), *policy)),
             _ => None,
@@ -381,7 +442,7 @@ impl<'a> Scope<'a> {
     }
 
     /// `expr` where the condition of a FILTER clause holds, NULL elsewhere.
-    fn where_true(&self, expr: Expr, condition: Option<Expr>) -> Result<Expr, Refusal> {
+    pub(super) fn where_true(&self, expr: Expr, condition: Option<Expr>) -> Result<Expr, Refusal> {
         match condition {
             None => Ok(expr),
             Some(condition) => when(self.row_local(condition)?, expr).end().map_err(|error| type_refusal(&error)),
@@ -389,14 +450,14 @@ impl<'a> Scope<'a> {
     }
 }
 
-fn strip_alias(expr: Expr) -> Expr {
+pub(super) fn strip_alias(expr: Expr) -> Expr {
     match expr {
         Expr::Alias(Alias { expr, .. }) => strip_alias(*expr),
         expr => expr,
     }
 }
 
-/// Drops the qualifier of every column: there is one table.
+/// Drops the qualifier of every column of one table.
 fn unqualified(expr: Expr) -> Result<Expr, Refusal> {
     expr.transform_up(|node| {
         Ok(match node {

@@ -3,18 +3,20 @@
 //! Four steps, each of which refuses whatever it does not know:
 //!
 //! 1. [`options`] reads and blanks the `WITH DIFFERENTIAL_PRIVACY OPTIONS (…)` clause;
-//! 2. `shape` checks the syntax tree, where the positions for the caret are;
+//! 2. `shape` and `tables` check the syntax tree, where the positions for the caret are;
 //! 3. DataFusion resolves names and types against a catalog that holds the declared columns and a closed list of
 //!    functions, nothing else;
-//! 4. `lower` walks the unoptimised plan into our own terms, with `total` making every row-local expression a
+//! 4. `lower` and `from` walk the unoptimised plan into our own terms, with `total` making every row-local expression a
 //!    total function and `interval` deriving its bounds.
 
 mod catalog;
+mod from;
 mod interval;
 mod keys;
 mod lower;
 pub mod options;
 mod shape;
+mod tables;
 mod total;
 mod width;
 
@@ -27,6 +29,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 pub use options::SqlOptions;
 
 use catalog::CLAMP;
+use from::plain;
 
 use crate::error::{Code, Place, Refusal};
 use crate::ir::Question;
@@ -60,7 +63,15 @@ pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions),
     let canonical = select.rewritten.to_string();
     let statement = Statement::Statement(Box::new(select.rewritten));
     let plan = state.statement_to_plan(statement).await.map_err(|error| planning_refusal(&error, &sql))?;
-    let question = lower::question(plan, canonical, policy, &state).map_err(|refusal| refusal.at(select.place))?;
+    let refused = |refusal: Refusal| Refusal {
+        message: plain(&refusal.message),
+        hint: refusal.hint.as_deref().map(plain),
+        ..refusal.at(select.place)
+    };
+    let mut question = lower::question(plan, canonical, policy, &state).map_err(refused)?;
+    for argument in question.aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut()) {
+        argument.origin = plain(&argument.origin);
+    }
     Ok((question, options))
 }
 

@@ -1,4 +1,4 @@
-//! The syntax tree: one SELECT over one declared table, no sub-queries, known functions only.
+//! The syntax tree: one SELECT that aggregates, no sub-queries in expressions, known functions only.
 //!
 //! This is where the positions are, so this is where most questions are refused. It is not what the guarantee
 //! rests on: [`lower`](super::lower) and [`total`](super::total) refuse whatever they do not know as well.
@@ -8,12 +8,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Spanned, Statement, TableFactor,
-    TableWithJoins, VisitMut, VisitorMut,
+    GroupByExpr, Ident, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Spanned, Statement, VisitMut,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::catalog::{AGGREGATES, CLAMP, SCALARS};
+use super::catalog::{AGGREGATES, CLAMP, SCALARS, UNIT_AGGREGATES};
+use super::tables::Reading;
 use crate::error::{Code, Place, Refusal};
 use crate::policy::Policy;
 
@@ -34,8 +35,10 @@ pub(super) fn check(statement: DfStatement, policy: &Policy) -> Result<Accepted,
     let Statement::Query(query) = &rewritten else {
         return Err(only_select(place(rewritten.span())));
     };
-    let select = check_query(query)?;
-    check_select(select, policy)?;
+    let mut reading = Reading::new(policy);
+    let select = check_query(query, &mut reading)?;
+    check_select(select)?;
+    reading.from(&select.from, select.select_token.0.span)?;
     let start = first_token(select);
     let written: Vec<String> = select.projection.iter().map(ToString::to_string).collect();
     let mut walk = Walk { depth: 0 };
@@ -59,7 +62,7 @@ fn name_as_written(statement: &mut Statement, written: &[String]) {
     }
 }
 
-fn only_select(at: Option<Place>) -> Refusal {
+pub(super) fn only_select(at: Option<Place>) -> Refusal {
     Refusal::new(Code::Unsupported, "only SELECT is answered").hint("ask SELECT COUNT(*) FROM …").at(at)
 }
 
@@ -75,11 +78,11 @@ pub(super) fn place(span: Span) -> Option<Place> {
     })
 }
 
-fn unsupported(what: &str, hint: &str, span: Span) -> Refusal {
+pub(super) fn unsupported(what: &str, hint: &str, span: Span) -> Refusal {
     Refusal::new(Code::Unsupported, what).hint(hint).at(place(span))
 }
 
-fn check_query(query: &Query) -> Result<&Select, Refusal> {
+fn check_query<'a>(query: &'a Query, reading: &mut Reading<'_>) -> Result<&'a Select, Refusal> {
     let Query {
         with,
         body,
@@ -93,7 +96,7 @@ fn check_query(query: &Query) -> Result<&Select, Refusal> {
         pipe_operators,
     } = query;
     if let Some(with) = with {
-        return Err(unsupported("WITH is not analysed yet", "ask the question in one SELECT", with.span()));
+        reading.with(with)?;
     }
     let extras = fetch.is_some() || !locks.is_empty() || for_clause.is_some() || settings.is_some();
     if extras || format_clause.is_some() || !pipe_operators.is_empty() {
@@ -121,7 +124,8 @@ fn check_query(query: &Query) -> Result<&Select, Refusal> {
     match body.as_ref() {
         SetExpr::Select(select) => Ok(select),
         SetExpr::SetOperation { .. } => {
-            Err(unsupported("UNION, INTERSECT and EXCEPT are not analysed yet", "ask two questions", body.span()))
+            let hint = "ask two questions, or write FROM (SELECT … UNION ALL SELECT …)";
+            Err(unsupported("answers are not united", hint, body.span()))
         }
         SetExpr::Query(_)
         | SetExpr::Values(_)
@@ -141,18 +145,29 @@ fn whole(expr: &Expr) -> Option<u32> {
     }
 }
 
-fn check_select(select: &Select, policy: &Policy) -> Result<(), Refusal> {
+fn check_select(select: &Select) -> Result<(), Refusal> {
+    if select.distinct.is_some() {
+        let hint = "group by the columns instead, and count";
+        return Err(Refusal::new(Code::NotAggregated, "SELECT DISTINCT shows values as they are")
+            .hint(hint)
+            .at(first_token(select)));
+    }
+    check_clauses(select)
+}
+
+/// The clauses of a SELECT, whether it is the question or a sub-query, but for DISTINCT and FROM.
+pub(super) fn check_clauses(select: &Select) -> Result<(), Refusal> {
     let Select {
         select_token: _,
         optimizer_hints,
-        distinct,
+        distinct: _,
         select_modifiers,
         top,
         top_before_distinct: _,
         projection: _,
         exclude,
         into,
-        from,
+        from: _,
         lateral_views,
         prewhere,
         selection: _,
@@ -169,12 +184,6 @@ fn check_select(select: &Select, policy: &Policy) -> Result<(), Refusal> {
         flavor: _,
     } = select;
     let span = select.select_token.0.span;
-    if distinct.is_some() {
-        let hint = "group by the columns instead, and count";
-        return Err(Refusal::new(Code::NotAggregated, "SELECT DISTINCT shows values as they are")
-            .hint(hint)
-            .at(place(span)));
-    }
     if top.is_some() {
         return Err(unsupported("TOP is not analysed", "order the noisy answer and use LIMIT", span));
     }
@@ -213,53 +222,10 @@ fn check_select(select: &Select, policy: &Policy) -> Result<(), Refusal> {
             return Err(unsupported("this GROUP BY is not analysed", "list the columns", span));
         }
     }
-    match from.as_slice() {
-        [table] => check_table(table, policy),
-        [] => Err(unsupported("the question names no table", "write FROM and a table of the policy", span)),
-        [_, second, ..] => {
-            Err(unsupported("several tables are not analysed yet", "ask about one table", second.span()))
-        }
-    }
-}
-
-fn check_table(from: &TableWithJoins, policy: &Policy) -> Result<(), Refusal> {
-    if let Some(join) = from.joins.first() {
-        return Err(unsupported("joins are not analysed yet", "ask about one table", join.relation.span()));
-    }
-    let TableFactor::Table {
-        name,
-        alias,
-        args,
-        with_hints,
-        version,
-        with_ordinality,
-        partitions,
-        json_path,
-        sample,
-        index_hints,
-    } = &from.relation
-    else {
-        return Err(unsupported("sub-queries are not analysed yet", "ask about a table of the policy", from.span()));
-    };
-    if sample.is_some() {
-        return Err(unsupported("TABLESAMPLE is not analysed", "leave it out", from.span()));
-    }
-    let odd = args.is_some() || !with_hints.is_empty() || version.is_some() || *with_ordinality;
-    let alias_columns = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
-    if odd || alias_columns || !partitions.is_empty() || json_path.is_some() || !index_hints.is_empty() {
-        return Err(unsupported("this form of table is not analysed", "write its name alone", from.span()));
-    }
-    let known = single(name).is_some_and(|ident| policy.tables.contains_key(&ident.value));
-    if !known {
-        let tables: Vec<_> = policy.tables.keys().map(|table| format!("`{table}`")).collect();
-        return Err(Refusal::new(Code::UnknownTable, format!("the policy declares no table `{name}`"))
-            .hint(format!("it declares {}", tables.join(", ")))
-            .at(place(name.span())));
-    }
     Ok(())
 }
 
-fn single(name: &ObjectName) -> Option<&Ident> {
+pub(super) fn single(name: &ObjectName) -> Option<&Ident> {
     match name.0.as_slice() {
         [part] => part.as_ident(),
         _ => None,
@@ -268,39 +234,47 @@ fn single(name: &ObjectName) -> Option<&Ident> {
 
 /// Visits every expression: refuses sub-queries and unknown functions, and rewrites per-row bounds.
 struct Walk {
+    /// How many queries are around the expression: one is the question itself.
     depth: usize,
 }
 
 impl VisitorMut for Walk {
     type Break = Box<Refusal>;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
         self.depth += 1;
-        if self.depth > 1 {
-            let what = "sub-queries are not analysed yet: their result would depend on rows";
-            return ControlFlow::Break(Box::new(unsupported(what, "use a constant", query.span())));
-        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } = expr {
+            let what = "a sub-query in an expression is not analysed: its result would depend on the rows of others";
+            let hint = "join with it on the privacy unit, or use a constant";
+            return ControlFlow::Break(Box::new(unsupported(what, hint, expr.span())));
+        }
         let Expr::Function(function) = expr else {
             return ControlFlow::Continue(());
         };
-        match check_function(function) {
+        match check_function(function, self.depth > 1) {
             Ok(()) => ControlFlow::Continue(()),
             Err(refusal) => ControlFlow::Break(Box::new(refusal)),
         }
     }
 }
 
-fn check_function(function: &mut Function) -> Result<(), Refusal> {
+fn check_function(function: &mut Function, in_sub_query: bool) -> Result<(), Refusal> {
     let span = function.name.span();
     let name = function.name.to_string().to_ascii_lowercase();
     if function.over.is_some() {
         return Err(unsupported("window functions look at several rows at once", "use GROUP BY", span));
     }
-    let aggregate = AGGREGATES.contains(&name.as_str());
+    let per_unit = in_sub_query && UNIT_AGGREGATES.contains(&name.as_str());
+    let aggregate = per_unit || AGGREGATES.contains(&name.as_str());
     if !aggregate && !SCALARS.contains(&name.as_str()) {
         return Err(unknown_function(&name).at(place(span)));
     }

@@ -27,7 +27,7 @@ pub(super) fn check(expr: &Expr, schema: &DFSchema) -> Result<(), Refusal> {
 }
 
 /// An upper bound on the bytes of the longest text that evaluating the expression makes.
-fn width(expr: &Expr, schema: &DFSchema) -> usize {
+pub(super) fn width(expr: &Expr, schema: &DFSchema) -> usize {
     let of = |expr: &Expr| width(expr, schema);
     let largest = |exprs: &[Expr]| exprs.iter().map(of).max().unwrap_or(0);
     match expr {
