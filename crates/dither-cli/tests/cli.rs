@@ -467,7 +467,9 @@ fn variances_and_quantiles_are_answered_in_every_public_group() {
         assert!(plan.contains(part), "{part} is missing in\n{plan}");
     }
     let answer = json(&clinic.query(&sql, &["-e", "0.5", "-f", "json"]));
-    assert_eq!(answer["charged"]["epsilon"], 0.5);
+    // Every choice of a quantile is charged in whole billionths, rounded down.
+    let charged = answer["charged"]["epsilon"].as_f64().unwrap();
+    assert!(charged <= 0.5 && charged > 0.499_999, "{charged}");
     let rows = answer["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for row in rows {
