@@ -49,6 +49,9 @@ enum Name {
         /// Units of the table
         #[arg(long, default_value_t = 100_000)]
         units: u64,
+        /// By the portable plan as well, which takes long
+        #[arg(long)]
+        portable: bool,
         /// Only one way of one case, once, for its memory
         #[arg(long, hide = true, value_parser = pair)]
         alone: Option<engine::One>,
@@ -73,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
         Name::Accounting => accounting::run()?,
         Name::Keys => keys::run()?,
         Name::Engine { alone: Some(one), folder, .. } => return engine::run_alone(one, &folder).await,
-        Name::Engine { rows, units, .. } => engine::run(rows, units.max(1)).await?,
+        Name::Engine { rows, units, portable, .. } => engine::run(rows, units.max(1), portable).await?,
     };
     Ok(figures::print(&sections, args.json)?)
 }

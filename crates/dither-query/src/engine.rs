@@ -201,7 +201,14 @@ pub async fn rehearse(plan: &QueryPlan, policy: &Policy) -> Result<(), Refusal> 
         let alone = scan.and_then(|scan| scan.project(parts)).and_then(|scan| scan.build()).map_err(refused)?;
         DataFrame::new(context.state(), alone).collect().await.map_err(refused)?;
     }
-    let whole = exact(plan, &stages, "rehearsal", &LocalEngine { context, portable: false }).await;
+    // A few of the public keys stand for all: what fails does not depend on how many there are.
+    let mut brief = plan.clone();
+    for key in &mut brief.shape.question.keys {
+        if let Domain::Public(keys) = &mut key.domain {
+            keys.truncate(2);
+        }
+    }
+    let whole = exact(&brief, &stages, "rehearsal", &LocalEngine { context, portable: false }).await;
     whole.map(drop).map_err(|error| refused(DataFusionError::External(error.0)))
 }
 

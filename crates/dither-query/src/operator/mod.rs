@@ -131,15 +131,22 @@ fn reservation(environment: &TaskContext) -> MemoryReservation {
     MemoryConsumer::new("bounding").with_can_spill(true).register(environment.memory_pool())
 }
 
+/// The keys of all readers under common numbers.
+struct CommonKeys {
+    /// For each reader the common number of each of its own.
+    mappings: Vec<Vec<u32>>,
+    keys: Vec<Vec<Key>>,
+    texts: Dictionary,
+}
+
+/// For each number of a reader its common one; `None` where integers are themselves.
+type Renaming<T> = Option<Vec<T>>;
+
 /// Gives the keys of all readers common numbers.
-fn common_keys(
-    task: &Task,
-    read: &mut [Contents],
-) -> Result<(Vec<Vec<u32>>, Vec<Vec<Key>>, Dictionary), DataFusionError> {
+fn common_keys(task: &Task, read: &mut [Contents]) -> Result<CommonKeys, DataFusionError> {
     if let Some(keys) = task.keys.public() {
         let identity: Vec<u32> = (0..keys.len() as u32).collect();
-        let dictionary = task.keys.dictionary()?;
-        return Ok((vec![identity; read.len()], keys, dictionary));
+        return Ok(CommonKeys { mappings: vec![identity; read.len()], keys, texts: task.keys.dictionary()? });
     }
     let mut numbers = Numbers::new(&task.keys)?;
     let mut mappings = Vec::new();
@@ -154,12 +161,12 @@ fn common_keys(
         mappings.push(mapping);
     }
     let arrays = numbers.into_values()?;
-    Ok((mappings, keys::tuples(&arrays)?, texts(&arrays)?))
+    Ok(CommonKeys { mappings, keys: keys::tuples(&arrays)?, texts: texts(&arrays)? })
 }
 
 /// Where each row is a unit: the sum of what the readers added up.
 fn add_up(task: &Task, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
-    let (mappings, keys, _) = common_keys(task, &mut read)?;
+    let CommonKeys { mappings, keys, .. } = common_keys(task, &mut read)?;
     let (values, _) = common_values(task, &read)?;
     let mut totals = Totals::new(task.columns(), keys.len());
     for ((contents, mapping), values) in read.iter().zip(&mappings).zip(&values) {
@@ -184,7 +191,7 @@ async fn bound(
     task: &Arc<Task>,
     mut read: Vec<Contents>,
 ) -> Result<Finished, DataFusionError> {
-    let (mappings, keys, dictionary) = common_keys(task, &mut read)?;
+    let CommonKeys { mappings, keys, texts } = common_keys(task, &mut read)?;
     let (unit_mappings, units) = common_units(task, &read)?;
     let (value_mappings, values) = common_values(task, &read)?;
     let columns = task.columns();
@@ -193,7 +200,7 @@ async fn bound(
     let parts = read.into_iter().map(|contents| contents.buckets).zip(mappings).collect();
     let workers = context.state().config().target_partitions();
     let shared =
-        Arc::new(Shared { task: Arc::clone(task), units, keys: dictionary, values, parts, next: AtomicUsize::new(0) });
+        Arc::new(Shared { task: Arc::clone(task), units, keys: texts, values, parts, next: AtomicUsize::new(0) });
     let environment = context.task_ctx();
     let workers = (0..workers).map(|_| {
         let (shared, reservation, keys) = (Arc::clone(&shared), reservation(&environment), keys.len());
@@ -232,7 +239,7 @@ impl Shared {
 }
 
 /// Gives the units of all readers common numbers, unless they are integers.
-fn common_units(task: &Task, read: &[Contents]) -> Result<(Vec<Option<Vec<u64>>>, Names), DataFusionError> {
+fn common_units(task: &Task, read: &[Contents]) -> Result<(Vec<Renaming<u64>>, Names), DataFusionError> {
     if task.units != Units::Numbered {
         return Ok((vec![None; read.len()], Names::Integers));
     }
@@ -249,7 +256,7 @@ fn common_units(task: &Task, read: &[Contents]) -> Result<(Vec<Option<Vec<u64>>>
 }
 
 /// Gives the values of distinct counts common numbers in all readers; other values are themselves.
-fn common_values(task: &Task, read: &[Contents]) -> Result<(Vec<Vec<Option<Vec<i64>>>>, Vec<Names>), DataFusionError> {
+fn common_values(task: &Task, read: &[Contents]) -> Result<(Vec<Vec<Renaming<i64>>>, Vec<Names>), DataFusionError> {
     let summed = task.bounds.len();
     let mut mappings = vec![vec![None; summed]; read.len()];
     let mut names = vec![Names::Integers; summed];

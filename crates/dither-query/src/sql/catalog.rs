@@ -117,12 +117,12 @@ pub(super) fn state(policy: &Policy) -> Result<SessionState, Refusal> {
         .into_iter()
         .filter(|function| SCALARS.contains(&function.name()))
         .chain([
-            Rewritten::new(
+            Rewritten::function(
                 CLAMP,
                 Signature::exact(vec![DataType::Float64; 3], Volatility::Immutable),
                 DataType::Float64,
             ),
-            Rewritten::new(BUCKET, Signature::variadic_any(Volatility::Immutable), DataType::Utf8),
+            Rewritten::function(BUCKET, Signature::variadic_any(Volatility::Immutable), DataType::Utf8),
         ])
         .collect();
     let state = SessionStateBuilder::new()
@@ -151,7 +151,7 @@ struct Rewritten {
 }
 
 impl Rewritten {
-    fn new(name: &'static str, signature: Signature, returns: DataType) -> Arc<ScalarUDF> {
+    fn function(name: &'static str, signature: Signature, returns: DataType) -> Arc<ScalarUDF> {
         Arc::new(ScalarUDF::from(Self { name, signature, returns }))
     }
 }
