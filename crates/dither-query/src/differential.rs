@@ -387,12 +387,13 @@ async fn caught(policy: &Policy, sql: &str, random: &mut Random) -> (bool, bool)
 }
 
 /// The operator against the portable plan: on random questions and tables the same integers and histograms.
+/// `DITHER_ROUNDS` sets another number of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_gives_the_integers_of_the_portable_plan() {
     let mut random = Random(setting("DITHER_SEED", 13));
     let portable = LocalEngine::new(2).portable();
     let operator = LocalEngine::new(2);
-    for round in 0..setting("DITHER_PAIRS", 1_000) {
+    for round in 0..setting("DITHER_ROUNDS", 250) {
         let unit =
             if random.below(5) == 0 { "\"row\"" } else { random.of(&["{ column = \"u\" }", "{ column = \"free\" }"]) };
         let policy = policy(unit, 1 + random.below(3) as u32, 1 + random.below(4) as u32);
