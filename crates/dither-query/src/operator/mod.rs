@@ -167,7 +167,7 @@ fn common_keys(task: &Task, read: &mut [Contents]) -> Result<CommonKeys, DataFus
 /// Where each row is a unit: the sum of what the readers added up.
 fn add_up(task: &Task, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, .. } = common_keys(task, &mut read)?;
-    let (values, _) = common_values(task, &read)?;
+    let CommonValues { mappings: values, .. } = common_values(task, &read)?;
     let mut totals = Totals::new(task.columns(), keys.len());
     for ((contents, mapping), values) in read.iter().zip(&mappings).zip(&values) {
         totals.merge(&contents.totals, mapping, values);
@@ -193,7 +193,7 @@ async fn bound(
 ) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, texts } = common_keys(task, &mut read)?;
     let (unit_mappings, units) = common_units(task, &read)?;
-    let (value_mappings, values) = common_values(task, &read)?;
+    let CommonValues { mappings: value_mappings, names: values } = common_values(task, &read)?;
     let columns = task.columns();
     let mappings = mappings.into_iter().zip(unit_mappings).zip(value_mappings);
     let mappings = mappings.map(|((keys, units), values)| Mapping { units, keys, values });
@@ -255,8 +255,15 @@ fn common_units(task: &Task, read: &[Contents]) -> Result<(Vec<Renaming<u64>>, N
     Ok((mappings, Names::Texts(texts(&numbers.into_values()?)?)))
 }
 
+/// The values of all readers under common numbers.
+struct CommonValues {
+    /// For each reader a renaming of each column.
+    mappings: Vec<Vec<Renaming<i64>>>,
+    names: Vec<Names>,
+}
+
 /// Gives the values of distinct counts common numbers in all readers; other values are themselves.
-fn common_values(task: &Task, read: &[Contents]) -> Result<(Vec<Vec<Renaming<i64>>>, Vec<Names>), DataFusionError> {
+fn common_values(task: &Task, read: &[Contents]) -> Result<CommonValues, DataFusionError> {
     let summed = task.bounds.len();
     let mut mappings = vec![vec![None; summed]; read.len()];
     let mut names = vec![Names::Integers; summed];
@@ -275,7 +282,7 @@ fn common_values(task: &Task, read: &[Contents]) -> Result<(Vec<Vec<Renaming<i64
         }
         names.push(Names::Texts(texts(&numbers.into_values()?)?));
     }
-    Ok((mappings, names))
+    Ok(CommonValues { mappings, names })
 }
 
 /// The histograms of each key.

@@ -503,7 +503,7 @@ impl Query {
                     .map(|((unit, a), values)| {
                         let count = Some(values.len() as i64);
                         let present: Vec<i64> = values.into_iter().flatten().collect();
-                        let sum: i64 = present.iter().map(|value| *value.clamp(&&-1, &&5)).sum();
+                        let sum: i64 = present.iter().map(|value| (*value).clamp(-1, 5)).sum();
                         let b = match measure {
                             0 => count,
                             1 => Some(present.len() as i64),
