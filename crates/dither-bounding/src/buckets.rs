@@ -41,9 +41,10 @@ impl Buckets {
         Rows::bytes(self.rows, self.columns)
     }
 
-    /// Leaves out rows that cannot be kept.
+    /// Leaves out rows that cannot be kept; all of a bucket stay where there are too many to be numbered.
     pub fn prune(&mut self, rule: &Rule<'_>, scratch: &mut Scratch) {
-        self.buckets.iter_mut().for_each(|rows| prune(rows, rule, scratch));
+        let numbered = self.buckets.iter_mut().filter(|rows| u32::try_from(rows.len()).is_ok());
+        numbered.for_each(|rows| prune(rows, rule, scratch));
         self.rows = self.buckets.iter().map(Rows::len).sum();
     }
 
@@ -58,9 +59,8 @@ impl Buckets {
         };
         for (bucket, rows) in self.buckets.iter_mut().enumerate() {
             spill.write(bucket, rows)?;
-            rows.clear();
+            *rows = Rows::default();
         }
-        self.buckets.iter_mut().for_each(|rows| *rows = Rows::default());
         self.rows = 0;
         Ok(())
     }

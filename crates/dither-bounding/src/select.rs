@@ -57,12 +57,12 @@ impl Scratch {
     }
 }
 
-/// Adds the kept rows of a bucket to totals. All rows of a unit must be in the one bucket.
+/// Adds the kept rows of a bucket to totals. All rows of a unit must be in the one bucket, and no more than 2^32 − 1 rows.
 pub fn bound(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, totals: &mut Totals) {
     select(rows, rule, scratch, |key, kept| totals.add(rows, key, kept));
 }
 
-/// Leaves out rows that cannot be kept, whatever other rows there are.
+/// Leaves out rows that cannot be kept, whatever other rows there are. As for [`bound`], 2^32 − 1 rows at most.
 pub fn prune(rows: &mut Rows, rule: &Rule<'_>, scratch: &mut Scratch) {
     let mut less = Rows::default();
     let columns = rule.values.len();

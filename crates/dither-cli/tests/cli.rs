@@ -547,6 +547,50 @@ fn a_report_is_written_once_and_repeated_for_free() {
 }
 
 #[test]
+fn the_wards_of_a_consistent_report_add_up_to_its_total() {
+    let clinic = Clinic::with("");
+    let report = |sections: &str| {
+        let text = r#"
+        policy = "policy.toml"
+        title = "Clinic"
+        budget = { epsilon = 0.6, delta = 0 }
+        [[question]]
+        id = "all"
+        title = "Visits"
+        sql = "SELECT COUNT(*) AS n FROM visits"
+        [[question]]
+        id = "wards"
+        title = "By ward"
+        sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+        [[consistent]]
+        column = "n"
+        sections = "#;
+        clinic.write("report.toml", &format!("{text}{sections}\n"));
+        clinic.run(&["report", "report.toml"])
+    };
+    // What is wrong is said before anything is charged.
+    for sections in [r#"["all", "ward"]"#, r#"["all"]"#] {
+        let refused = report(sections);
+        assert!(!refused.status.success() && !clinic.path("ledger.db").exists(), "{}", stdout(&refused));
+    }
+    let published = report(r#"["all", "wards"]"#);
+    assert!(published.status.success(), "{}", stderr(&published));
+    let written = fs::read_to_string(clinic.path("out/report.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&written).unwrap();
+    let numbers = |section: usize| {
+        let rows = document["sections"][section]["rows"].as_array().unwrap();
+        rows.iter().map(|row| row["n"]["value"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((numbers(0).len(), numbers(1).len()), (1, 3));
+    // Four numbers with independent noise of scale 20 and more seldom add up by themselves.
+    assert_eq!(numbers(0)[0], numbers(1).iter().sum::<i64>());
+    for section in 0..2 {
+        let step = document["sections"][section]["postprocessing"][0]["step"].as_str().unwrap();
+        assert!(step.contains("agrees with"), "{step}");
+    }
+}
+
+#[test]
 fn bg_11_the_charge_follows_from_the_question_alone() {
     let charged = |more: &str, sql: &str| {
         let answer = json(&Clinic::with(more).query(sql, &["-e", "0.25", "-d", "1e-7", "-f", "json"]));

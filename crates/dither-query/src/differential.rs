@@ -316,16 +316,24 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn se_14_and_sq_17_neighbouring_tables_differ_by_no_more_than_the_plan_claims() {
     let (wanted, seed) = (setting("DITHER_PAIRS", 10_000), setting("DITHER_SEED", 20_261_130));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let tasks: Vec<_> = (0..workers)
-        .map(|worker| tokio::spawn(compare_pairs(wanted.div_ceil(workers), seed.wrapping_add(worker << 32))))
-        .collect();
-    let mut pairs = 0;
-    for task in tasks {
-        pairs += task.await.unwrap();
-    }
+    let pairs = shared_out(wanted, seed, compare_pairs).await;
     assert!(pairs >= wanted);
     println!("{pairs} pairs, seed {seed}: no violation");
+}
+
+/// Does so many comparisons in as many tasks as there are threads, each with a seed of its own; says how many were done.
+pub(crate) async fn shared_out<F>(wanted: u64, seed: u64, compare: impl Fn(u64, u64) -> F) -> u64
+where
+    F: Future<Output = u64> + Send + 'static,
+{
+    let workers = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let share = |worker: u64| compare(wanted.div_ceil(workers), seed.wrapping_add(worker << 32));
+    let tasks: Vec<_> = (0..workers).map(|worker| tokio::spawn(share(worker))).collect();
+    let mut done = 0;
+    for task in tasks {
+        done += task.await.unwrap();
+    }
+    done
 }
 
 /// Compares so many pairs of random neighbouring tables.

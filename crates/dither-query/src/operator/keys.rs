@@ -15,6 +15,7 @@ use datafusion::scalar::ScalarValue;
 use dither_bounding::{DROPPED, Dictionary};
 use dither_core::Key;
 
+use crate::engine::{name_of, product};
 use crate::ir::{Domain, Question};
 use crate::sql::{key_literal, key_of};
 
@@ -62,8 +63,7 @@ impl KeySpace {
         self.columns.iter().any(|column| column.public.is_some())
     }
 
-    /// The public place of a row's key if all columns are public; `None` if a value is not among them, and the number
-    /// zero if some column is private.
+    /// The place of a row's values among those of the public columns; `None` if one is not among them.
     pub(super) fn place(&self, row: usize, columns: &[ArrayRef]) -> Result<Option<u32>, DataFusionError> {
         let mut place = 0;
         for (column, array) in self.columns.iter().zip(columns).filter(|(column, _)| column.public.is_some()) {
@@ -81,34 +81,27 @@ impl KeySpace {
             let keys = column.public.as_ref()?.iter().map(|value| key_of(value).unwrap_or(Key::Null));
             Some(keys.collect::<Vec<_>>())
         });
-        Some(crate::engine::product(&lists.collect::<Option<Vec<_>>>()?).collect())
+        Some(product(&lists.collect::<Option<Vec<_>>>()?).collect())
     }
 
     /// The texts of all public keys.
     pub(super) fn dictionary(&self) -> Result<Dictionary, DataFusionError> {
-        let lists = self.columns.iter().map(|column| {
+        let arrays = self.columns.iter().map(|column| {
             let values = column.public.iter().flatten().cloned();
             text_array(&ScalarValue::iter_to_array(values)?)
         });
-        let lists = lists.collect::<Result<Vec<_>, DataFusionError>>()?;
-        let total: usize = lists.iter().map(|list| list.len()).product();
+        let arrays = arrays.collect::<Result<Vec<_>, DataFusionError>>()?;
+        let lists = arrays.iter().map(|texts| (0..texts.len()).map(|row| text_at(texts, row)).collect());
+        let lists: Vec<Vec<Option<&str>>> = lists.collect();
         let mut dictionary = Dictionary::default();
-        let mut places = vec![0; lists.len()];
-        for index in 0..total {
-            let mut rest = index;
-            for (place, list) in places.iter_mut().zip(&lists).rev() {
-                (*place, rest) = (rest % list.len(), rest / list.len());
-            }
-            let texts = lists.iter().zip(&places);
-            dictionary.push(texts.map(|(list, place)| text_at(list, *place)));
-        }
+        product(&lists).for_each(|texts| dictionary.push(texts));
         Ok(dictionary)
     }
 }
 
 /// A text that is the same for equal values and differs for different ones.
 fn name(value: &ScalarValue) -> String {
-    serde_json::to_string(&key_of(value)).unwrap_or_default()
+    name_of(&[key_of(value).unwrap_or(Key::Null)])
 }
 
 /// Numbers values in the order of their appearance.

@@ -7,8 +7,8 @@
 mod keys;
 mod reader;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::error::DataFusionError;
@@ -30,6 +30,8 @@ use reader::{Contents, Reader};
 /// Everything about a question that its readers share.
 struct Task {
     keys: KeySpace,
+    /// The texts of the public keys, made when they are asked for.
+    public_texts: OnceLock<Dictionary>,
     /// Whether rows have units, and whether those are 64-bit integers.
     units: Units,
     bounds: Vec<ValueBounds>,
@@ -61,6 +63,7 @@ impl Task {
         };
         Self {
             keys: KeySpace::new(bounding.question),
+            public_texts: OnceLock::new(),
             units,
             bounds: bounding.summands.iter().map(|summand| summand.bounds).collect(),
             distinct: bounding.histograms.iter().map(|histogram| histogram.distinct).collect(),
@@ -68,6 +71,15 @@ impl Task {
             group_hash: KeyedHash::new(bounding.secret, "group"),
             row_hash: KeyedHash::new(bounding.secret, "row"),
         }
+    }
+
+    /// The texts of the public keys, which number as they do.
+    fn public_texts(&self) -> Result<&Dictionary, DataFusionError> {
+        if let Some(texts) = self.public_texts.get() {
+            return Ok(texts);
+        }
+        let texts = self.keys.dictionary()?;
+        Ok(self.public_texts.get_or_init(|| texts))
     }
 
     fn columns(&self) -> Columns {
@@ -146,7 +158,7 @@ type Renaming<T> = Option<Vec<T>>;
 fn common_keys(task: &Task, read: &mut [Contents]) -> Result<CommonKeys, DataFusionError> {
     if let Some(keys) = task.keys.public() {
         let identity: Vec<u32> = (0..keys.len() as u32).collect();
-        return Ok(CommonKeys { mappings: vec![identity; read.len()], keys, texts: task.keys.dictionary()? });
+        return Ok(CommonKeys { mappings: vec![identity; read.len()], keys, texts: task.public_texts()?.clone() });
     }
     let mut numbers = Numbers::new(&task.keys)?;
     let mut mappings = Vec::new();
@@ -228,10 +240,15 @@ impl Shared {
                 return Ok(totals);
             }
             let count: usize = self.parts.iter().map(|(buckets, _)| buckets.len(bucket)).sum();
+            if u32::try_from(count).is_err() {
+                return Err(DataFusionError::ResourcesExhausted(
+                    "more rows in a bucket than 32 bits can number".into(),
+                ));
+            }
             reservation.try_resize(Rows::bytes(count, columns.count()) + Scratch::bytes(count) + totals.size())?;
             rows.clear();
             for (buckets, mapping) in &self.parts {
-                buckets.for_each(bucket, |part| rows.append(part, mapping)).map_err(DataFusionError::IoError)?;
+                buckets.for_each(bucket, |some| rows.append(some, mapping)).map_err(DataFusionError::IoError)?;
             }
             dither_bounding::bound(&rows, &rule, &mut scratch, &mut totals);
         }

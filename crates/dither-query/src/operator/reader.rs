@@ -45,7 +45,7 @@ pub(super) struct Contents {
     pub(super) values: Vec<Option<ArrayRef>>,
     pub(super) buckets: Buckets,
     pub(super) totals: Totals,
-    /// Keeps the rows accounted for until they are gone.
+    /// Keeps what was read accounted for until it is handed on.
     _reservation: MemoryReservation,
 }
 
@@ -104,7 +104,10 @@ impl Reader {
             }
         }
         match (self.task.units, units) {
-            (Units::Rows, _) => self.add_rows(),
+            (Units::Rows, _) => {
+                self.add_rows();
+                self.reservation.try_resize(self.size())?;
+            }
             (Units::Integers, [unit, ..]) => {
                 self.unit_values.clear();
                 self.unit_values.extend(unit.as_primitive::<Int64Type>().values().iter().map(|unit| *unit as u64));
@@ -199,32 +202,36 @@ impl Reader {
             return Ok(());
         }
         let before = self.buckets.size();
-        let (units, keys) = (Names::Integers, self.key_texts()?);
-        let units = match self.task.units {
-            Units::Numbered => Names::Texts(texts(&self.units.values()?)?),
-            Units::Rows | Units::Integers => units,
+        let task = Arc::clone(&self.task);
+        let local;
+        let keys = match task.keys.is_public() {
+            true => task.public_texts()?,
+            false => {
+                local = texts(&self.keys.values()?)?;
+                &local
+            }
         };
-        let mut values = vec![Names::Integers; self.task.bounds.len()];
+        let units = match task.units {
+            Units::Numbered => Names::Texts(texts(&self.units.values()?)?),
+            Units::Rows | Units::Integers => Names::Integers,
+        };
+        let mut values = vec![Names::Integers; task.bounds.len()];
         for numbers in &mut self.values {
             values.push(match numbers {
                 None => Names::Integers,
                 Some(numbers) => Names::Texts(texts(&numbers.values()?)?),
             });
         }
-        self.buckets.prune(&self.task.rule(&units, &keys, &values), &mut Scratch::default());
+        self.buckets.prune(&task.rule(&units, keys, &values), &mut Scratch::default());
         if self.buckets.size() > before / 2 {
             self.buckets.spill().map_err(DataFusionError::IoError)?;
         }
         self.reservation.try_resize(self.size())
     }
 
-    fn key_texts(&mut self) -> Result<dither_bounding::Dictionary, DataFusionError> {
-        if self.task.keys.is_public() { self.task.keys.dictionary() } else { texts(&self.keys.values()?) }
-    }
-
     fn size(&self) -> usize {
         let values: usize = self.values.iter().flatten().map(Numbers::size).sum();
-        self.buckets.size() + self.keys.size() + self.units.size() + values
+        self.buckets.size() + self.totals.size() + self.keys.size() + self.units.size() + values
     }
 
     pub(super) fn finish(self) -> Result<Contents, DataFusionError> {

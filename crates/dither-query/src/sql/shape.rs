@@ -82,29 +82,37 @@ pub(super) fn unsupported(what: &str, hint: &str, span: Span) -> Refusal {
     Refusal::new(Code::Unsupported, what).hint(hint).at(place(span))
 }
 
-fn check_query<'a>(query: &'a Query, reading: &mut Reading<'_>) -> Result<&'a Select, Refusal> {
+/// Refuses the clauses that no query may have, that of the question or one below it. What may stand in one of them only is
+/// for the caller to check: the parts that are named here with `_`.
+pub(super) fn check_extras(query: &Query, allowed: &str) -> Result<(), Refusal> {
     let Query {
-        with,
-        body,
+        with: _,
+        body: _,
         order_by: _,
-        limit_clause,
-        fetch,
+        limit_clause: _,
+        fetch: _,
         locks,
         for_clause,
         settings,
         format_clause,
         pipe_operators,
     } = query;
+    let extras = !locks.is_empty() || for_clause.is_some() || settings.is_some();
+    if extras || format_clause.is_some() || !pipe_operators.is_empty() {
+        return Err(unsupported("this clause is not analysed", allowed, query.span()));
+    }
+    Ok(())
+}
+
+fn check_query<'a>(query: &'a Query, reading: &mut Reading<'_>) -> Result<&'a Select, Refusal> {
+    let allowed = "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT";
+    check_extras(query, allowed)?;
+    let Query { with, body, limit_clause, fetch, .. } = query;
     if let Some(with) = with {
         reading.with(with)?;
     }
-    let extras = fetch.is_some() || !locks.is_empty() || for_clause.is_some() || settings.is_some();
-    if extras || format_clause.is_some() || !pipe_operators.is_empty() {
-        return Err(unsupported(
-            "this clause is not analysed",
-            "use WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
-            query.span(),
-        ));
+    if fetch.is_some() {
+        return Err(unsupported("this clause is not analysed", allowed, query.span()));
     }
     if let Some(LimitClause::OffsetCommaLimit { offset, .. }) = limit_clause {
         return Err(unsupported("LIMIT a, b is not analysed", "write LIMIT n OFFSET m", offset.span()));

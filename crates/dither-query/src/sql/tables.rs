@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::shape::{check_clauses, only_select, place, single, unsupported};
+use super::shape::{check_clauses, check_extras, only_select, place, single, unsupported};
 use crate::error::{Code, Refusal};
 use crate::policy::Policy;
 
@@ -65,18 +65,8 @@ impl<'a> Reading<'a> {
                 .at(place(query.span())));
         }
         let outside = self.with.len();
-        let Query {
-            with,
-            body,
-            order_by,
-            limit_clause,
-            fetch,
-            locks,
-            for_clause,
-            settings,
-            format_clause,
-            pipe_operators,
-        } = query;
+        check_extras(query, "use WHERE, GROUP BY, HAVING")?;
+        let Query { with, body, order_by, limit_clause, fetch, .. } = query;
         if let Some(with) = with {
             self.with(with)?;
         }
@@ -86,10 +76,6 @@ impl<'a> Reading<'a> {
                 "leave them out, or order the released answer",
                 query.span(),
             ));
-        }
-        let extras = !locks.is_empty() || for_clause.is_some() || settings.is_some();
-        if extras || format_clause.is_some() || !pipe_operators.is_empty() {
-            return Err(unsupported("this clause is not analysed", "use WHERE, GROUP BY, HAVING", query.span()));
         }
         let tables = self.body(body)?;
         self.with.truncate(outside);
