@@ -48,6 +48,13 @@ impl Buckets {
         self.rows = self.buckets.iter().map(Rows::len).sum();
     }
 
+    /// Whether one bucket in memory is so much larger than the others that some unit must own much of it, and pruning
+    /// pays: eight times the mean and more than chance makes of few rows.
+    pub fn is_skewed(&self) -> bool {
+        let largest = self.buckets.iter().map(Rows::len).max().unwrap_or(0);
+        largest > 8 * (self.rows / Self::COUNT) + 1024
+    }
+
     /// Writes all rows to a file without a name and forgets them.
     ///
     /// # Errors

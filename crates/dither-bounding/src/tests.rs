@@ -206,3 +206,16 @@ fn totals_of_rows_that_are_units_add_up_in_any_cut() {
     assert_eq!(whole, parts);
     assert_eq!((whole.sum(0, 0), whole.sum(1, 0)), ((-6, 2), (1 << 53, 1)));
 }
+
+/// The padding done by hand is that of the standard, in one block and in several, for every secret and text.
+#[test]
+fn the_keyed_hash_is_sha_256() {
+    let text = vec![b'x'; 200];
+    for prefix in ["", SECRET, &SECRET[..50]] {
+        let hash = KeyedHash::new(prefix, "row");
+        for length in 0..text.len() {
+            let digest = Sha256::digest([format!("{prefix} row").as_bytes(), &text[..length]].concat());
+            assert_eq!(hash.of(&text[..length]).to_be_bytes(), digest[..16], "{prefix} and {length} bytes");
+        }
+    }
+}

@@ -104,10 +104,13 @@ pub(crate) async fn count(
 ) -> Result<Vec<Counted>, DataFusionError> {
     let plan = bounding.columns(tables)?;
     let task = Arc::new(Task::new(bounding));
+    // Registered before the readers, so that the pool keeps them their share while rows fill the memory.
+    let environment = context.task_ctx();
+    let workers = (0..context.state().config().target_partitions()).map(|_| reservation(&environment)).collect();
     let read = read(context, plan, &task).await?;
     let Finished { totals, keys } = match task.units {
         Units::Rows => add_up(&task, read)?,
-        Units::Integers | Units::Numbered => bound(context, &task, read).await?,
+        Units::Integers | Units::Numbered => bound(workers, &task, read).await?,
     };
     Ok(counted(&task, &totals, &keys))
 }
@@ -193,13 +196,13 @@ struct Shared {
     units: Names,
     keys: Dictionary,
     values: Vec<Names>,
-    parts: Vec<(Buckets, Mapping)>,
+    parts: Vec<(Contents, Mapping)>,
     next: AtomicUsize,
 }
 
-/// Bounds the buckets of all readers, several at a time.
+/// Bounds the buckets of all readers, each worker within the memory reserved for it.
 async fn bound(
-    context: &SessionContext,
+    workers: Vec<MemoryReservation>,
     task: &Arc<Task>,
     mut read: Vec<Contents>,
 ) -> Result<Finished, DataFusionError> {
@@ -209,13 +212,11 @@ async fn bound(
     let columns = task.columns();
     let mappings = mappings.into_iter().zip(unit_mappings).zip(value_mappings);
     let mappings = mappings.map(|((keys, units), values)| Mapping { units, keys, values });
-    let parts = read.into_iter().map(|contents| contents.buckets).zip(mappings).collect();
-    let workers = context.state().config().target_partitions();
+    let parts = read.into_iter().zip(mappings).collect();
     let shared =
         Arc::new(Shared { task: Arc::clone(task), units, keys: texts, values, parts, next: AtomicUsize::new(0) });
-    let environment = context.task_ctx();
-    let workers = (0..workers).map(|_| {
-        let (shared, reservation, keys) = (Arc::clone(&shared), reservation(&environment), keys.len());
+    let workers = workers.into_iter().map(|reservation| {
+        let (shared, keys) = (Arc::clone(&shared), keys.len());
         tokio::task::spawn_blocking(move || shared.work(keys, &reservation))
     });
     let done = try_join_all(workers).await.map_err(|error| DataFusionError::External(error.into()))?;
@@ -239,7 +240,7 @@ impl Shared {
             if bucket >= Buckets::COUNT {
                 return Ok(totals);
             }
-            let count: usize = self.parts.iter().map(|(buckets, _)| buckets.len(bucket)).sum();
+            let count: usize = self.parts.iter().map(|(part, _)| part.buckets.len(bucket)).sum();
             if u32::try_from(count).is_err() {
                 return Err(DataFusionError::ResourcesExhausted(
                     "more rows in a bucket than 32 bits can number".into(),
@@ -247,8 +248,8 @@ impl Shared {
             }
             reservation.try_resize(Rows::bytes(count, columns.count()) + Scratch::bytes(count) + totals.size())?;
             rows.clear();
-            for (buckets, mapping) in &self.parts {
-                buckets.for_each(bucket, |some| rows.append(some, mapping)).map_err(DataFusionError::IoError)?;
+            for (part, mapping) in &self.parts {
+                part.buckets.for_each(bucket, |some| rows.append(some, mapping)).map_err(DataFusionError::IoError)?;
             }
             dither_bounding::bound(&rows, &rule, &mut scratch, &mut totals);
         }

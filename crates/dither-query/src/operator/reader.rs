@@ -45,7 +45,7 @@ pub(super) struct Contents {
     pub(super) values: Vec<Option<ArrayRef>>,
     pub(super) buckets: Buckets,
     pub(super) totals: Totals,
-    /// Keeps what was read accounted for until it is handed on.
+    /// Keeps what was read accounted for as long as it is there.
     _reservation: MemoryReservation,
 }
 
@@ -202,6 +202,15 @@ impl Reader {
             return Ok(());
         }
         let before = self.buckets.size();
+        self.prune()?;
+        if self.buckets.size() > before / 2 {
+            self.buckets.spill().map_err(DataFusionError::IoError)?;
+        }
+        self.reservation.try_resize(self.size())
+    }
+
+    /// Leaves out rows that cannot be kept, whatever others come.
+    fn prune(&mut self) -> Result<(), DataFusionError> {
         let task = Arc::clone(&self.task);
         let local;
         let keys = match task.keys.is_public() {
@@ -223,10 +232,7 @@ impl Reader {
             });
         }
         self.buckets.prune(&task.rule(&units, keys, &values), &mut Scratch::default());
-        if self.buckets.size() > before / 2 {
-            self.buckets.spill().map_err(DataFusionError::IoError)?;
-        }
-        self.reservation.try_resize(self.size())
+        Ok(())
     }
 
     fn size(&self) -> usize {
@@ -234,7 +240,11 @@ impl Reader {
         self.buckets.size() + self.totals.size() + self.keys.size() + self.units.size() + values
     }
 
-    pub(super) fn finish(self) -> Result<Contents, DataFusionError> {
+    pub(super) fn finish(mut self) -> Result<Contents, DataFusionError> {
+        if self.buckets.is_skewed() {
+            self.prune()?;
+            self.reservation.try_resize(self.size())?;
+        }
         let public = self.task.keys.is_public();
         let units = match self.task.units {
             Units::Numbered => self.units.into_values()?.pop(),
