@@ -1,17 +1,19 @@
 //! What privacy costs in time and memory: questions on generated tables, privately and plainly.
 //!
-//! All ways read the same Parquet file through `dither_query::source::open`, in turns, so that whatever else the machine
+//! All ways read the same Parquet files through `dither_query::source::open`, in turns, so that whatever else the machine
 //! does falls on all of them. Memory is that of a process of its own for each way.
 
-use std::fmt::Write as _;
+mod generated;
+mod tpch;
+
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use dither::{Policy, Request, Session};
@@ -22,52 +24,69 @@ use dither_query::{plan::plan, source};
 use crate::figures::{Figure, Section, median};
 
 const REPEATS: usize = 5;
-const KEYS: u64 = 50;
-const MANY_KEYS: u64 = 100_000;
 
 /// What is asked, of whom, and what it is compared with.
 struct Case {
     name: &'static str,
-    /// The table of the policy, in TOML.
-    unit: &'static str,
+    policy: String,
     sql: &'static str,
     /// The question without privacy that a row of the table is compared with.
     plain: &'static str,
     against: &'static str,
 }
 
-const CASES: [Case; 4] = [
-    Case {
-        name: "user level: COUNT, SUM, AVG by 50 keys, 3 keys of a unit, 5 rows in each",
-        unit: "privacy_unit = { column = \"unit\" }\nmax_groups_per_unit = 3\nmax_rows_per_group = 5",
-        sql: "SELECT key, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t GROUP BY key",
-        plain: "SELECT key, SUM(n) AS n, SUM(s) AS s, SUM(s) / SUM(n) AS mean FROM \
-                (SELECT unit, key, COUNT(*) AS n, SUM(value) AS s FROM t GROUP BY unit, key) GROUP BY key",
-        against: "plain, per unit and key first",
-    },
-    Case {
-        name: "row level: COUNT, SUM, AVG by 50 keys",
-        unit: "privacy_unit = \"row\"",
-        sql: "SELECT key, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t GROUP BY key",
-        plain: "SELECT key, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t GROUP BY key",
-        against: "plain",
-    },
-    Case {
-        name: "row level: COUNT, SUM, AVG of all rows",
-        unit: "privacy_unit = \"row\"",
-        sql: "SELECT COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t",
-        plain: "SELECT COUNT(*) AS n, SUM(value) AS s, AVG(value) AS mean FROM t",
-        against: "plain",
-    },
-    Case {
-        name: "user level: COUNT by 100,000 public keys, 3 keys of a unit, 5 rows in each",
-        unit: "privacy_unit = { column = \"unit\" }\nmax_groups_per_unit = 3\nmax_rows_per_group = 5",
-        sql: "SELECT many, COUNT(*) AS n FROM t GROUP BY many",
-        plain: "SELECT many, SUM(n) AS n FROM \
-                (SELECT unit, many, COUNT(*) AS n FROM t GROUP BY unit, many) GROUP BY many",
-        against: "plain, per unit and key first",
-    },
-];
+/// Which tables and questions.
+#[derive(Debug, Clone, Copy, PartialEq, clap::Args)]
+pub struct Setting {
+    /// Rows of the generated table
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
+    /// Units of the generated table
+    #[arg(long, default_value_t = 100_000)]
+    units: u64,
+    /// One unit owns half of the generated rows
+    #[arg(long)]
+    half: bool,
+    /// The tables and questions of TPC-H at this scale instead
+    #[arg(long)]
+    tpch: Option<f64>,
+    /// By the portable plan as well, which takes long
+    #[arg(long)]
+    portable: bool,
+    /// MiB of memory that the engine keeps rows in; all it has by default
+    #[arg(long)]
+    memory: Option<usize>,
+}
+
+impl Setting {
+    fn cases(&self) -> Vec<Case> {
+        if self.tpch.is_some() { tpch::cases() } else { generated::cases() }
+    }
+
+    fn write(&self, folder: &Path) -> Result<()> {
+        match self.tpch {
+            Some(scale) => tpch::write(folder, scale),
+            None => generated::write(folder, self.rows, self.units.max(1), self.half),
+        }
+    }
+
+    fn described(&self) -> String {
+        let half = if self.half { ", one of which owns half" } else { "" };
+        let tables = match self.tpch {
+            Some(scale) => format!("scale {scale}"),
+            None => format!("{} rows, {} units{half}", self.rows, self.units),
+        };
+        let memory = self.memory.map_or(String::new(), |memory| format!(", --memory {memory} MiB"));
+        format!("{tables}, {} threads{memory}, medians of {REPEATS}", threads())
+    }
+
+    fn engine(&self) -> Result<LocalEngine> {
+        Ok(match self.memory {
+            Some(memory) => LocalEngine::with_memory(threads(), memory << 20)?,
+            None => LocalEngine::new(threads()),
+        })
+    }
+}
 
 /// How a question is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,19 +113,18 @@ impl Way {
 /// One way of one case, to be run alone: `case,way`.
 pub type One = (usize, usize);
 
-/// Generates the table and asks each question in all ways; by the portable plan, which takes long, only where it is asked
+/// Generates the tables and asks each question in all ways; by the portable plan, which takes long, only where it is asked
 /// for.
-pub async fn run(rows: u64, units: u64, portable: bool) -> Result<Vec<Section>> {
-    let ways: Vec<Way> = WAYS.into_iter().filter(|way| portable || *way != Way::Portable).collect();
+pub async fn run(setting: &Setting) -> Result<Vec<Section>> {
+    let ways: Vec<Way> = WAYS.into_iter().filter(|way| setting.portable || *way != Way::Portable).collect();
     let folder = tempfile::tempdir()?;
-    generate(&folder.path().join("t.parquet"), rows, units)?;
-    let threads = threads();
+    setting.write(folder.path())?;
     let mut sections = Vec::new();
-    for (index, case) in CASES.iter().enumerate() {
+    for (index, case) in setting.cases().iter().enumerate() {
         let mut times = vec![Vec::new(); ways.len()];
         for repeat in 0..=REPEATS {
             for (way, times) in ways.iter().zip(&mut times) {
-                let seconds = answer(case, *way, folder.path()).await?;
+                let seconds = answer(setting, case, *way, folder.path()).await?;
                 // The first round fills the cache of the file.
                 if repeat > 0 {
                     times.push(seconds);
@@ -120,26 +138,26 @@ pub async fn run(rows: u64, units: u64, portable: bool) -> Result<Vec<Section>> 
             let name = way.name(case);
             [
                 Figure::new(name, "median time (× plain)", seconds, "s").against(medians[0]),
-                Figure::new(name, "rows per second", rows as f64 / seconds, ""),
                 Figure::new(name, "peak memory (× plain)", *memory_used, "MiB").against(memory[0]),
             ]
         });
-        let title = format!("{}: {rows} rows, {units} units, {threads} threads, medians of {REPEATS}", case.name);
+        let title = format!("{}: {}", case.name, setting.described());
         sections.push(Section { title, figures: figures.collect() });
     }
     Ok(sections)
 }
 
 /// Runs one way once and prints the most memory that was resident, in MiB.
-pub async fn run_alone((case, way): One, folder: &Path) -> Result<()> {
-    answer(&CASES[case], WAYS[way], folder).await?;
+pub async fn run_alone(setting: &Setting, (case, way): One, folder: &Path) -> Result<()> {
+    answer(setting, &setting.cases()[case], WAYS[way], folder).await?;
     println!("{}", peak()?);
     Ok(())
 }
 
+/// The same program again, with one argument more.
 fn memory_of((case, way): One, folder: &Path) -> Result<f64> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["engine", "--alone", &format!("{case},{way}"), "--folder"]).arg(folder);
+    command.args(std::env::args_os().skip(1)).args(["--alone", &format!("{case},{way}"), "--folder"]).arg(folder);
     let output = command.output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?.trim().parse()?)
@@ -150,16 +168,22 @@ fn threads() -> usize {
 }
 
 /// Answers a question and returns the seconds that it took.
-async fn answer(case: &Case, way: Way, folder: &Path) -> Result<f64> {
-    let mut policy = Policy::from_toml(&policy(case), folder)?;
-    let open = |policy: &Policy| source::open(&policy.tables["t"], &policy.base_dir, &Arc::default());
+async fn answer(setting: &Setting, case: &Case, way: Way, folder: &Path) -> Result<f64> {
+    let mut policy = Policy::from_toml(&case.policy, folder)?;
     let request = Request::new(case.sql, "4".parse()?);
     let priced = plan(&request, &policy).await?;
+    let mut tables = source::Tables::new();
+    for name in priced.question.relation.tables() {
+        let table = policy.readable(name).context("a question reads tables of its policy")?;
+        tables.insert(name.to_owned(), source::open(&table, &policy.base_dir, &Arc::default())?);
+    }
     let start = Instant::now();
     match way {
         Way::Plain => {
             let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(threads()));
-            context.register_table("t", open(&policy)?)?;
+            for (name, table) in tables {
+                context.register_table(name, table)?;
+            }
             context.sql(case.plain).await?.collect().await?;
         }
         Way::Operator | Way::Portable => {
@@ -175,71 +199,43 @@ async fn answer(case: &Case, way: Way, folder: &Path) -> Result<f64> {
                 needs_rows: priced.needs_rows(),
                 secret: &secret,
             };
-            let engine = LocalEngine::new(threads());
+            let engine = setting.engine()?;
             let engine = if way == Way::Portable { engine.portable() } else { engine };
-            engine.count(&bounding, &source::Tables::from([("t".to_owned(), open(&policy)?)])).await?;
+            engine.count(&bounding, &tables).await?;
         }
         Way::Whole => {
             let ledger = tempfile::tempdir()?;
             policy.ledger = ledger.path().join("ledger.db");
-            Session::new(policy)?.query(&request).await?;
+            Session::new(policy)?.with_engine(Box::new(setting.engine()?)).query(&request).await?;
         }
     }
     Ok(start.elapsed().as_secs_f64())
 }
 
-fn policy(case: &Case) -> String {
-    let list = |keys: u64| (0..keys).map(|key| format!("\"{}\"", key_name(key))).collect::<Vec<_>>().join(", ");
-    let many = if case.sql.contains("many") { list(MANY_KEYS) } else { String::from("\"none\"") };
-    let mut text = String::from("dataset = \"bench\"\nledger = \"ledger.db\"\n[budget]\nepsilon = 4\n");
-    // Writing to a string cannot fail.
-    let _ = write!(
-        text,
-        "[tables.t]\nsource = \"t.parquet\"\n{}\n[tables.t.columns]\nunit = {{ type = \"integer\" }}\n\
-         key = {{ type = \"text\", keys = [{}] }}\nmany = {{ type = \"text\", keys = [{many}] }}\n\
-         value = {{ type = \"number\", bounds = [0, 100], step = 0.01 }}\n",
-        case.unit,
-        list(KEYS)
-    );
-    text
+/// A Parquet file, written batch by batch.
+struct Writer {
+    path: PathBuf,
+    file: Option<ArrowWriter<fs::File>>,
 }
 
-fn key_name(key: u64) -> String {
-    format!("key-{key:02}")
-}
-
-/// Rows of uniformly chosen units, keys and values, the same in every run.
-fn generate(path: &Path, rows: u64, units: u64) -> Result<()> {
-    let names: Vec<String> = (0..MANY_KEYS).map(key_name).collect();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = |limit: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) % limit
-    };
-    let mut writer: Option<ArrowWriter<fs::File>> = None;
-    let mut left = rows;
-    while left > 0 {
-        let size = left.min(1 << 16);
-        left -= size;
-        let chosen: Vec<[u64; 4]> =
-            (0..size).map(|_| [below(units), below(KEYS), below(10_001), below(MANY_KEYS)]).collect();
-        let text = |column: usize| {
-            Arc::new(StringArray::from_iter_values(chosen.iter().map(|row| names[row[column] as usize].as_str())))
-        };
-        let unit = Int64Array::from_iter_values(chosen.iter().map(|row| row[0] as i64));
-        let value = Float64Array::from_iter_values(chosen.iter().map(|row| row[2] as f64 / 100.0));
-        let columns: [(&str, ArrayRef); 4] =
-            [("unit", Arc::new(unit)), ("key", text(1)), ("value", Arc::new(value)), ("many", text(3))];
-        let batch = RecordBatch::try_from_iter(columns)?;
-        if writer.is_none() {
-            writer = Some(ArrowWriter::try_new(fs::File::create(path)?, batch.schema(), None)?);
-        }
-        writer.as_mut().context("the writer was made above")?.write(&batch)?;
+impl Writer {
+    fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
     }
-    writer.context("a table needs at least one row")?.close()?;
-    Ok(())
+
+    fn write<'a>(&mut self, columns: impl IntoIterator<Item = (&'a str, ArrayRef)>) -> Result<()> {
+        let batch = RecordBatch::try_from_iter(columns)?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(ArrowWriter::try_new(fs::File::create(&self.path)?, batch.schema(), None)?),
+        };
+        Ok(file.write(&batch)?)
+    }
+
+    fn close(self) -> Result<()> {
+        self.file.context("a table needs at least one row")?.close()?;
+        Ok(())
+    }
 }
 
 /// The most memory that was resident, in MiB.

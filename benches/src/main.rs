@@ -41,17 +41,10 @@ enum Name {
     Accounting,
     /// Units that a group needs under each rule for keys from the data
     Keys,
-    /// Private questions against the same questions without privacy, on a generated table
+    /// Private questions against the same questions without privacy, on generated tables
     Engine {
-        /// Rows of the table
-        #[arg(long, default_value_t = 1_000_000)]
-        rows: u64,
-        /// Units of the table
-        #[arg(long, default_value_t = 100_000)]
-        units: u64,
-        /// By the portable plan as well, which takes long
-        #[arg(long)]
-        portable: bool,
+        #[command(flatten)]
+        setting: engine::Setting,
         /// Only one way of one case, once, for its memory
         #[arg(long, hide = true, value_parser = pair)]
         alone: Option<engine::One>,
@@ -75,8 +68,8 @@ async fn main() -> anyhow::Result<()> {
         Name::Noise => noise::run()?,
         Name::Accounting => accounting::run()?,
         Name::Keys => keys::run()?,
-        Name::Engine { alone: Some(one), folder, .. } => return engine::run_alone(one, &folder).await,
-        Name::Engine { rows, units, portable, .. } => engine::run(rows, units.max(1), portable).await?,
+        Name::Engine { setting, alone: Some(one), folder } => return engine::run_alone(&setting, one, &folder).await,
+        Name::Engine { setting, .. } => engine::run(&setting).await?,
     };
     Ok(figures::print(&sections, args.json)?)
 }
