@@ -38,7 +38,7 @@ pub async fn run(runs: usize, only: Option<&str>) -> Result<Vec<Section>> {
             policy.ledger = format!("ledger-{number}.db").into();
             published.push(publish(&Session::new(policy)?, &spec).await?);
         }
-        let table = Table::open(&example, &policy, folder.path())?;
+        let table = Table::open(&policy, example.table, folder.path())?;
         let mut figures = (Vec::new(), Vec::new());
         for question in &example.questions {
             let truths = [table.unbounded(question).await?, table.bounded(question).await?];

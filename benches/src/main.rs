@@ -3,6 +3,7 @@
 //! One name is one file. Every name returns [`figures::Section`]s, printed as Markdown or as JSON lines.
 
 mod accounting;
+mod accuracy;
 mod engine;
 mod examples;
 mod figures;
@@ -41,6 +42,14 @@ enum Name {
     Accounting,
     /// Units that a group needs under each rule for keys from the data
     Keys,
+    /// Errors of four questions about a table of visits, as other libraries were measured
+    Accuracy {
+        /// The Parquet file of the visits
+        data: std::path::PathBuf,
+        /// How often each is asked
+        #[arg(long, default_value_t = 5)]
+        runs: usize,
+    },
     /// Private questions against the same questions without privacy, on generated tables
     Engine {
         #[command(flatten)]
@@ -68,6 +77,7 @@ async fn main() -> anyhow::Result<()> {
         Name::Noise => noise::run()?,
         Name::Accounting => accounting::run()?,
         Name::Keys => keys::run()?,
+        Name::Accuracy { data, runs } => accuracy::run(&std::path::absolute(data)?, runs.max(1)).await?,
         Name::Engine { setting, alone: Some(one), folder } => return engine::run_alone(&setting, one, &folder).await,
         Name::Engine { setting, .. } => engine::run(&setting).await?,
     };

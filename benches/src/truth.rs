@@ -126,14 +126,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens the table of a policy that lies in a folder.
-    pub fn open(example: &Example, policy: &Policy, folder: &Path) -> Result<Self> {
-        let table = &policy.tables[example.table];
+    /// Opens a table of a policy that lies in a folder.
+    pub fn open(policy: &Policy, name: &'static str, folder: &Path) -> Result<Self> {
+        let table = &policy.tables[name];
         let context = SessionContext::new();
-        context.register_table(example.table, source::open(table, folder, &Arc::default())?)?;
-        let bounds = table.contribution_bounds().context("the example declares contribution bounds")?;
-        let unit = policy.root(example.table).context("the rows of the example have owners")?.unit;
-        Ok(Self { context, unit, bounds, name: example.table })
+        context.register_table(name, source::open(table, folder, &Arc::default())?)?;
+        let bounds = table.contribution_bounds().context("the table has contribution bounds")?;
+        let unit = policy.root(name).context("the rows of the table have owners")?.unit;
+        Ok(Self { context, unit, bounds, name })
     }
 
     /// Reads the columns after the first `keys` ones as numbers.

@@ -139,7 +139,7 @@ fn sort(rows: &Rows, order: &mut Vec<u128>, ends: &mut Vec<u32>) {
     for end in ends.iter_mut() {
         start += std::mem::replace(end, start);
     }
-    order.clear();
+    // What was there is overwritten; only what is new is filled.
     order.resize(rows.len(), 0);
     for (row, (unit, key)) in rows.units.iter().zip(&rows.keys).enumerate() {
         let end = &mut ends[share_of(*unit)];

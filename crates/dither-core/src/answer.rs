@@ -2,10 +2,11 @@
 //!
 //! An [`Answer`] holds released values only. Anything computed from it is post-processing and free.
 
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The value of a group key.
-#[derive(Debug, Clone, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, PartialOrd, Serialize)]
 #[serde(untagged)]
 pub enum Key {
     /// No value.
@@ -18,6 +19,51 @@ pub enum Key {
     Number(f64),
     /// A text, a date (`2026-11-30`) or a time (`2026-11-30T12:00:00`).
     Text(String),
+}
+
+/// Read by what stands there, not by trying one form after another: answers may have a hundred thousand keys.
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl Visitor<'_> for KeyVisitor {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a text, a number, true, false or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<Key, E> {
+        Ok(Key::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Key, E> {
+        Ok(Key::Boolean(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Key, E> {
+        Ok(Key::Integer(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Key, E> {
+        Ok(i64::try_from(value).map_or(Key::Number(value as f64), Key::Integer))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Key, E> {
+        Ok(Key::Number(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Key, E> {
+        Ok(Key::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Key, E> {
+        Ok(Key::Text(value))
+    }
 }
 
 impl std::fmt::Display for Key {
@@ -124,6 +170,17 @@ mod tests {
         let json = serde_json::to_string(&row).unwrap();
         assert_eq!(json, r#"["A",{"value":12,"low":8,"high":16.5}]"#);
         assert_eq!(serde_json::from_str::<Vec<Cell>>(&json).unwrap(), row);
+    }
+
+    #[test]
+    fn keys_are_read_as_they_are_written() {
+        let keys = r#"[null,true,-7,0.5,18446744073709551615,"été",""]"#;
+        let read: Vec<Key> = serde_json::from_str(keys).unwrap();
+        let big = Key::Number(18_446_744_073_709_551_615.0);
+        let text = |text: &str| Key::Text(text.into());
+        let expected = [Key::Null, Key::Boolean(true), Key::Integer(-7), Key::Number(0.5), big, text("été"), text("")];
+        assert_eq!(read, expected);
+        assert!(serde_json::from_str::<Key>("[]").unwrap_err().to_string().contains("a text, a number"));
     }
 
     #[test]
