@@ -34,6 +34,7 @@ mod simd;
 mod spans;
 mod tape;
 mod transformer;
+mod weights;
 
 #[cfg(test)]
 mod tests;
@@ -42,3 +43,4 @@ pub use activation::Activation;
 pub use description::{Decoder, Description, Encoder, Input, Layers, Lora, Objective, Stage, Target, Train};
 pub use error::NetworkError;
 pub use network::Network;
+pub use weights::AdapterFiles;

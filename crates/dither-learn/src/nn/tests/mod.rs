@@ -3,6 +3,8 @@
 mod cases;
 mod clipped;
 mod differences;
+mod files;
+mod golden;
 mod mutants;
 mod odd;
 
