@@ -92,7 +92,12 @@ pub trait Model {
     /// Adds the clipped gradients of all samples to `sum`, which is as long as [`Model::trainable`].
     ///
     /// The gradient of a sample is that of the mean loss of its rows.
-    fn add_clipped(&mut self, batch: &Batch, clipping: &Clipping, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>>;
+    fn add_clipped(
+        &mut self,
+        batch: &Batch,
+        clipping: &Clipping,
+        sum: &mut [f32],
+    ) -> Result<Observed, Box<dyn Error + Send + Sync>>;
 
     /// Adds the gradients of all samples, not clipped, to `sum`: the twin without privacy.
     fn add_gradients(&mut self, batch: &Batch, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>>;
