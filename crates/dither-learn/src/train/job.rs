@@ -138,7 +138,7 @@ impl Default for UnitPart {
 #[non_exhaustive]
 pub enum ModelPart {
     /// Softmax or linear regression.
-    Linear,
+    Linear {},
 }
 
 /// How much may be lost: an ε, or the noise.

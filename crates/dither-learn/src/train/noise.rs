@@ -15,7 +15,8 @@ pub const FLOAT_ALLOWANCE: f64 = 1.0 / 1024.0;
 /// How many units a part has on average.
 pub const UNITS_PER_PART: f64 = 32.0;
 
-/// σ has at least 2^20 steps, and so many more that what all draws of a run add to ε is below 2^-20.
+/// σ has at least 2^20 steps, and so many more that what all draws of a run add to ε is below 2^-20, and what rounding
+/// adds to the clipping norm below 2^-11 of it.
 const MIN_BITS: i32 = 20;
 /// More steps than this would not leave enough room for sums in 64 bits.
 const MAX_BITS: i32 = 40;
@@ -64,8 +65,10 @@ impl Lattice {
             return Err(TrainError::field("privacy.noise_multiplier", problem, "use about 1, or name an epsilon"));
         }
         let draws = weights as f64 * steps as f64;
-        // 2N/24σ² ≤ 2^-20.
-        let bits = (0.5 * (draws * (1u64 << 20) as f64 / 12.0).log2()).ceil().max(f64::from(MIN_BITS));
+        // 2N/24σ² ≤ 2^-20 for the draws, and √P steps are at most 2^-11 of the norm.
+        let of_draws = 0.5 * (draws * (1u64 << 20) as f64 / 12.0).log2();
+        let of_rounding = (multiplier * (weights as f64).sqrt()).log2() + 11.0;
+        let bits = of_draws.max(of_rounding).ceil().max(f64::from(MIN_BITS));
         if weights == 0 || steps == 0 || bits > f64::from(MAX_BITS) {
             let problem = format!("{steps} steps on {weights} weights are out of range");
             return Err(TrainError::field("steps", problem, "train fewer steps or fewer weights"));
