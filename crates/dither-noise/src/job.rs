@@ -52,10 +52,8 @@ pub enum Purpose {
     Deal = 3,
     /// The noise of a step.
     Noise = 4,
-    /// The weights that a model begins with.
-    Weights = 5,
     /// The digest by which a table is recognised.
-    Table = 6,
+    Table = 5,
 }
 
 impl JobKey {
@@ -120,7 +118,7 @@ mod tests {
     #[test]
     fn fp_11_streams_of_a_job_differ_and_two_jobs_share_none() {
         let keys = [JobKey::from_os().unwrap(), JobKey::from_os().unwrap()];
-        let purposes = [Purpose::Name, Purpose::Rows, Purpose::Sample, Purpose::Deal, Purpose::Noise, Purpose::Weights];
+        let purposes = [Purpose::Name, Purpose::Rows, Purpose::Sample, Purpose::Deal, Purpose::Noise, Purpose::Table];
         let mut seen = std::collections::BTreeSet::new();
         for key in &keys {
             for purpose in purposes {

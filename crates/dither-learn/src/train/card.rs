@@ -51,10 +51,7 @@ pub fn markdown(plan: &DpPlan, trained: &Trained) -> Result<String, TrainError> 
         }
         PrivacyUnit::Row => "each row by itself".into(),
     };
-    let neighbors = match plan.neighbors() {
-        Neighbors::AddOrRemoveUnit => "adding or removing one unit",
-        Neighbors::ReplaceUnit => "replacing one unit by another",
-    };
+    let neighbors = neighbors(plan.neighbors());
     let amount = |nanos: Option<u64>| nanos.map_or("none".into(), |nanos| format!("{:.4}", nanos as f64 / 1e9));
     let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
     Ok(format!(
@@ -82,6 +79,14 @@ pub fn markdown(plan: &DpPlan, trained: &Trained) -> Result<String, TrainError> 
     ))
 }
 
+/// What neighbours differ by, in words.
+pub(crate) fn neighbors(neighbors: Neighbors) -> &'static str {
+    match neighbors {
+        Neighbors::AddOrRemoveUnit => "adding or removing one unit",
+        Neighbors::ReplaceUnit => "replacing one unit by another",
+    }
+}
+
 /// Writes the weights as a `safetensors` file, with the names and shapes of the layers.
 ///
 /// # Errors
@@ -89,7 +94,7 @@ pub fn markdown(plan: &DpPlan, trained: &Trained) -> Result<String, TrainError> 
 ///
 /// # References
 /// The safetensors format: the length of a JSON header in 8 bytes, little endian; the header; the numbers.
-pub fn write_weights(path: &Path, model: &impl Model, receipt: &str) -> Result<(), TrainError> {
+pub fn write_weights(path: &Path, model: &(impl Model + ?Sized), receipt: &str) -> Result<(), TrainError> {
     let mut header = serde_json::Map::new();
     header.insert("__metadata__".into(), json!({ "format": "pt", "dither_receipt": receipt }));
     for layer in model.layers() {

@@ -18,7 +18,7 @@ use crate::train::plan::DpPlan;
 use crate::train::sampler::Sampler;
 
 /// Everything that a run is made of. What its result depends on besides the table is part of the name it is charged under.
-pub struct Run<'run, M> {
+pub struct Run<'run, M: ?Sized> {
     /// The model, with the weights that it begins with.
     pub model: &'run mut M,
     /// What the guarantee depends on.
@@ -77,7 +77,7 @@ pub struct Trained {
     pub repeated: bool,
 }
 
-impl<M: Model> Run<'_, M> {
+impl<M: Model + ?Sized> Run<'_, M> {
     /// The name under which the run is charged: plan, schedule, description, and the public name of the key.
     pub fn request(&self) -> Result<RequestId, TrainError> {
         let schedule = serde_json::to_string(&self.schedule).map_err(|error| TrainError::Job(error.to_string()))?;
@@ -178,7 +178,7 @@ impl<M: Model> Run<'_, M> {
 }
 
 /// Takes the steps of one run.
-struct Trainer<'run, M> {
+struct Trainer<'run, M: ?Sized> {
     plan: &'run DpPlan,
     model: &'run mut M,
     table: Table,
@@ -197,7 +197,7 @@ struct Trainer<'run, M> {
     failure: String,
 }
 
-impl<M: Model> Steps for Trainer<'_, M> {
+impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
     fn first(&self) -> u64 {
         self.executed
     }
@@ -243,7 +243,7 @@ impl<M: Model> Steps for Trainer<'_, M> {
     }
 }
 
-impl<M: Model> Trainer<'_, M> {
+impl<M: Model + ?Sized> Trainer<'_, M> {
     fn save(&mut self) -> Result<(), TrainError> {
         let (weights, optimizer) = (self.model.trainable(), &self.optimizer);
         self.header.executed = self.executed;

@@ -69,7 +69,7 @@ fn every_unit_enters_by_a_coin_of_its_own() {
 }
 
 #[test]
-fn mutants_of_the_sampler_are_caught() {
+fn ac_10_mutants_of_the_sampler_are_caught() {
     let sampler = sampler(1);
     // Epochs over a shuffled table: batches of one size, and no unit twice in an epoch.
     let per_epoch = (1.0 / RATE) as u64;
