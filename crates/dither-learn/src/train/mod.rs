@@ -12,6 +12,7 @@ pub mod error;
 pub mod job;
 pub mod key;
 pub mod linear;
+mod lines;
 pub mod load;
 pub mod noise;
 pub mod optimizer;
@@ -19,6 +20,7 @@ pub mod plan;
 pub mod sampler;
 pub mod session;
 pub mod trainer;
+mod warning;
 
 #[cfg(test)]
 mod tests;

@@ -119,8 +119,8 @@ impl Lattice {
     pub(crate) fn add(&self, part: &[f32], units: usize, norm: f64, sum: &mut [i64]) -> Result<(), GateError> {
         let longest = units as f64 * norm * (1.0 + FLOAT_ALLOWANCE);
         let squared: f64 = part.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
-        // A NaN is refused as well.
-        if !(squared.sqrt() <= longest) || part.len() != sum.len() {
+        // A NaN is within no range.
+        if !(0.0..=longest).contains(&squared.sqrt()) || part.len() != sum.len() {
             return Err(GateError::Failed);
         }
         let scale = 2f64.powi(-self.exponent);

@@ -10,6 +10,9 @@ fn request() -> PlanRequest {
     Setup::new(Path::new("."), 100).request
 }
 
+/// Makes a request odd.
+type Change = &'static dyn Fn(&mut PlanRequest);
+
 fn refused(change: impl FnOnce(&mut PlanRequest)) -> (String, String) {
     let mut request = request();
     change(&mut request);
@@ -19,7 +22,7 @@ fn refused(change: impl FnOnce(&mut PlanRequest)) -> (String, String) {
 
 #[test]
 fn odd_numbers_are_refused_with_what_to_write_instead() {
-    let fields: [(&str, &dyn Fn(&mut PlanRequest)); 14] = [
+    let fields: [(&str, Change); 14] = [
         ("sample.rate", &|r| r.sample = SampleGoal::Rate(0.0)),
         ("sample.rate", &|r| r.sample = SampleGoal::Rate(1.0001)),
         ("sample.rate", &|r| r.sample = SampleGoal::Rate(f64::NAN)),
