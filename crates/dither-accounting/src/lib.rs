@@ -41,6 +41,7 @@ pub mod pure;
 pub mod rdp;
 mod recorded;
 mod round;
+mod training;
 mod validate;
 pub mod zcdp;
 

@@ -5,6 +5,7 @@ use dither_core::PrivacyEvent;
 use crate::error::AccountingError;
 use crate::gaussian::{self, Gaussian};
 use crate::round::{down, epsilon_down, nanos_up, quotient_up, sqrt, up};
+use crate::training::{self, Training};
 use crate::{pure, rdp, zcdp};
 
 /// The parts of an event, flat and sorted so that neither order nor nesting changes a bit of any result.
@@ -20,6 +21,8 @@ pub(crate) struct Profile {
     gaussians: Vec<Gaussian>,
     /// Σ (Δ/σ)², rounded up.
     mu_squared: f64,
+    /// The training runs.
+    trainings: Vec<Training>,
     /// The sum of the δ of thresholds and of what is (ε, δ)-private by itself; `None` if it cannot be counted.
     pub threshold_attos: Option<u64>,
 }
@@ -61,6 +64,7 @@ impl Profile {
                 }
                 PrivacyEvent::Gaussian { .. } => {}
                 PrivacyEvent::Threshold { delta } => profile.add_threshold(Some(delta.attos())),
+                PrivacyEvent::SampledGaussian { .. } => profile.trainings.extend(Training::of(event)?),
                 _ => return Err(AccountingError::UnknownEvent),
             }
         }
@@ -69,6 +73,7 @@ impl Profile {
             let key = |each: &Gaussian| [each.mu_squared, each.sigma, each.coordinates];
             key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
         });
+        profile.trainings.sort_by(|a, b| a.key().partial_cmp(&b.key()).unwrap_or(std::cmp::Ordering::Equal));
         profile.mu_squared = up(profile.gaussians.iter().map(|each| each.mu_squared).sum());
         Ok(profile)
     }
@@ -89,7 +94,7 @@ impl Profile {
 
     /// Whether the event is pure but for thresholds.
     pub fn is_pure(&self) -> bool {
-        self.gaussians.is_empty()
+        self.gaussians.is_empty() && self.trainings.is_empty()
     }
 
     /// The Rényi loss of order α, rounded up. The δ of thresholds comes on top.
@@ -97,22 +102,30 @@ impl Profile {
         let pure: f64 = self.losses.iter().map(|&(loss, count)| count * rdp::pure(loss, alpha)).sum();
         let ranges: f64 = self.ranges.iter().map(|&(range, count)| count * rdp::bounded_range(range, alpha)).sum();
         let gaussian = if self.is_pure() { 0.0 } else { alpha * self.mu_squared / 2.0 };
-        up(pure + ranges + gaussian)
+        let trainings: f64 = self.trainings.iter().map(|training| training.renyi(alpha)).sum();
+        up(pure + ranges + gaussian + trainings)
     }
 
-    /// ρ, rounded up. The δ of thresholds comes on top.
+    /// ρ, rounded up; infinite where sampling leaves none. The δ of thresholds comes on top.
     pub fn rho(&self) -> f64 {
+        if !self.trainings.is_empty() {
+            return f64::INFINITY;
+        }
         let pure: f64 = self.losses.iter().map(|&(loss, count)| count * zcdp::pure(loss)).sum();
         let ranges: f64 = self.ranges.iter().map(|&(range, count)| count * zcdp::bounded_range(range)).sum();
         up(pure + ranges + self.mu_squared / 2.0)
     }
 
-    /// The smallest ε by exact composition of the Gaussian events and addition of the pure ones; `delta` is
-    /// what the thresholds leave.
+    /// The smallest ε by exact composition of the Gaussian events, or numerical composition of training runs, and
+    /// addition of the pure ones; `delta` is what the thresholds leave. `None` for Gaussian events beside training runs.
     pub fn basic_nanos(&self, delta: f64) -> Option<u64> {
         let pure = self.pure_nanos?;
         if self.is_pure() {
             return Some(pure);
+        }
+        if !self.trainings.is_empty() {
+            let composed = training::composed_epsilon(&self.trainings, delta).filter(|_| self.gaussians.is_empty())?;
+            return nanos_up(composed)?.checked_add(pure);
         }
         let exact = gaussian::composed_epsilon(&self.gaussians, self.mu_squared, delta);
         let concentrated = || zcdp::epsilon(up(self.mu_squared / 2.0), delta);

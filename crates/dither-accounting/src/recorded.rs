@@ -9,7 +9,7 @@ use crate::round::{down, quotient_up, sqrt, up};
 ///
 /// Laplace noise is recorded for a vector, with its l1 sensitivity alone: an event of its pure loss. Discrete Gaussian
 /// noise on one number stays what it is; on several it is ρ-zero-concentrated with ρ = Δ₂²/2σ², on every lattice,
-/// refined or not. A kind that this version does not know counts as published.
+/// refined or not, also on the samples of a training run, whose neighbours the caller must ask about. A kind that this version does not know counts as published.
 ///
 /// ```
 /// use dither_accounting::Event;
@@ -37,6 +37,18 @@ impl From<&PrivacyEvent> for Event {
             PrivacyEvent::Gaussian { sensitivity, variance, .. } => {
                 let squared = quotient_up([sensitivity.squared(), variance.denominator()], variance.numerator());
                 finite(squared, Self::ZeroConcentrated { rho: up(squared / 2.0) })
+            }
+            PrivacyEvent::SampledGaussian { sensitivity, steps, .. } if sensitivity.squared() == 0 || *steps == 0 => {
+                Self::NoOp
+            }
+            PrivacyEvent::SampledGaussian { rate, sensitivity, variance, steps, .. } => {
+                let squared = quotient_up([sensitivity.squared(), variance.denominator()], variance.numerator());
+                let noise = finite(squared, Self::ZeroConcentrated { rho: up(squared / 2.0) });
+                let rate = up(rate.as_f64()).min(1.0);
+                Self::SelfComposed {
+                    count: *steps,
+                    event: Box::new(Self::PoissonSampled { rate, event: Box::new(noise) }),
+                }
             }
             PrivacyEvent::Pure { epsilon } => Self::EpsilonDelta { epsilon: up(epsilon.as_f64()), delta: 0.0 },
             PrivacyEvent::Approximate { epsilon, delta, count } => Self::SelfComposed {

@@ -24,6 +24,8 @@ pub enum Command {
     Query(Query),
     /// Publish a report: several questions under one budget
     Report(Report),
+    /// Train a model under differential privacy; the whole run is charged before a row is read
+    Train(Train),
     /// Show, verify, export or amend the budget
     Ledger(Ledger),
     /// Say what a private computation costs, under every accountant; no data, no budget
@@ -170,6 +172,21 @@ pub struct Report {
     pub plan: bool,
     #[command(flatten)]
     pub place: Where,
+}
+
+#[derive(ClapArgs)]
+pub struct Train {
+    /// The file that describes the job
+    pub job: PathBuf,
+    /// Show what it would cost; nothing is charged
+    #[arg(long)]
+    pub plan: bool,
+    /// Go on with a job that was begun, for free
+    #[arg(long, conflicts_with = "plan")]
+    pub resume: bool,
+    /// Show losses and clipped shares of every step: private, for whoever may see the table
+    #[arg(long, conflicts_with = "plan")]
+    pub operator: bool,
 }
 
 #[derive(ClapArgs)]

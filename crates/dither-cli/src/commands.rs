@@ -7,6 +7,7 @@ pub mod ledger;
 pub mod plan;
 pub mod query;
 pub mod report;
+pub mod train;
 
 use dither::{Error, Session};
 use dither_query::engine::LocalEngine;

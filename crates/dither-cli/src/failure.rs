@@ -2,14 +2,18 @@
 
 use dither::{Error, Explain};
 use dither_accounting::AccountingError;
-use dither_query::engine::EngineError;
+use dither_learn::train::error::TrainError;
 
 /// Prints an error to the terminal. What may depend on the data goes to the operator's log instead.
 pub fn print(error: &anyhow::Error) {
     let Some(known) = error.downcast_ref::<Error>() else {
-        match error.downcast_ref::<AccountingError>() {
-            Some(known) => explain(known),
-            None => eprintln!("error: {}", shown(&format!("{error:#}"))),
+        if let Some(known) = error.downcast_ref::<TrainError>() {
+            explain(known);
+            known.operator_detail().into_iter().for_each(log);
+        } else if let Some(known) = error.downcast_ref::<AccountingError>() {
+            explain(known);
+        } else {
+            eprintln!("error: {}", shown(&format!("{error:#}")));
         }
         return;
     };
@@ -23,12 +27,12 @@ pub fn print(error: &anyhow::Error) {
         eprintln!("hint: {}", shown(&hint));
     }
     if let Error::Engine(failure) = known {
-        log(failure);
+        log(&failure.operator_detail());
     }
 }
 
 /// An error that has no place in a text.
-fn explain(error: &AccountingError) {
+fn explain(error: &impl Explain) {
     eprintln!("error[{}]: {}", error.code(), shown(&error.to_string()));
     if let Some(hint) = error.hint() {
         eprintln!("hint: {}", shown(&hint));
@@ -36,10 +40,10 @@ fn explain(error: &AccountingError) {
 }
 
 /// Appends what failed to the file that `DITHER_OPERATOR_LOG` names; without one, nothing is kept.
-fn log(failure: &EngineError) {
+fn log(detail: &str) {
     use std::io::Write;
     let Some(path) = std::env::var_os("DITHER_OPERATOR_LOG") else { return };
-    let line = format!("{} {}\n", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"), failure.operator_detail());
+    let line = format!("{} {}\n", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"), detail);
     let written = std::fs::OpenOptions::new()
         .create(true)
         .append(true)

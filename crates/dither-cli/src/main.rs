@@ -20,6 +20,7 @@ async fn main() -> ExitCode {
         Command::Plan(command) => commands::plan::run(command).await,
         Command::Query(command) => commands::query::run(command).await,
         Command::Report(command) => commands::report::run(command).await,
+        Command::Train(command) => commands::train::run(command).await,
         Command::Ledger(command) => commands::ledger::run(command).await,
         Command::Account(command) => commands::account::run(command),
         Command::Calibrate(command) => commands::calibrate::run(command),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{Delta, Epsilon};
 use crate::ratio::Ratio;
 use crate::sensitivity::{L1Sensitivity, L2Sensitivity};
+use crate::unit::Neighbors;
 
 /// One thing that was done to the data of one table, for the neighbour relation of its policy.
 ///
@@ -68,6 +69,26 @@ pub enum PrivacyEvent {
         /// How many times, n.
         count: NonZeroU32,
     },
+    /// Training. `steps` times, every unit entered a sample with probability `rate`, independently of all others and
+    /// anew each time, and discrete Gaussian noise P(x) ∝ exp(−x²/2·variance) was added to a vector of integers whose l2
+    /// norm adding one unit to the sample changes by at most `sensitivity`.
+    ///
+    /// The sensitivity is that of adding or removing a unit, whatever the neighbours: a sample may hold the unit on one
+    /// side alone. So this event names its neighbours, and its price is for these.
+    SampledGaussian {
+        /// The probability that a unit enters a sample.
+        rate: Ratio,
+        /// How far one unit in the sample can move the vector.
+        sensitivity: L2Sensitivity,
+        /// The variance parameter σ² of the noise, in the same steps squared.
+        variance: Ratio,
+        /// How many coordinates the vector has.
+        coordinates: u64,
+        /// How many times.
+        steps: u64,
+        /// Which tables must be indistinguishable.
+        neighbors: Neighbors,
+    },
     /// Several events, all of them.
     Composed(Vec<PrivacyEvent>),
 }
@@ -85,6 +106,7 @@ mod tests {
             r#"{"pure":{"epsilon":0.5}}"#,
             r#"{"bounded-range":{"epsilon":0.5}}"#,
             r#"{"approximate":{"epsilon":0.1,"delta":1e-6,"count":10}}"#,
+            r#"{"sampled-gaussian":{"rate":[1,50],"sensitivity":4,"variance":[9,2],"coordinates":3,"steps":7,"neighbors":"add-or-remove-unit"}}"#,
             r#"{"composed":[{"threshold":{"delta":1e-6}},{"composed":[]}]}"#,
         ] {
             let event: PrivacyEvent = serde_json::from_str(json).expect(json);

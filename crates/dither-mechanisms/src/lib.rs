@@ -14,7 +14,7 @@
 //! [`TableMechanism`] is what a query becomes: [`Block`]s of columns with one [`Noise`] each, [`Quantiles`], and a
 //! [`KeyRule`]. [`Laplace`], [`Gaussian`] and [`Threshold`], whose noise may be [`TruncatedGeometric`], are its parts.
 //! [`Selection`] leads to the mechanisms that choose,
-//! [`SparseVector`] compares with a threshold, [`VectorNoise`] and [`Staircase`] add noise to numbers outside of a
+//! [`Training`] adds noise to the sums of a training run. [`SparseVector`] compares with a threshold, [`VectorNoise`] and [`Staircase`] add noise to numbers outside of a
 //! table. [`RandomizedResponse`] and [`UnaryEncoding`] run on a user's own device. `docs/adding-a-mechanism.md` tells how to add one.
 
 #![forbid(unsafe_code)]
@@ -40,6 +40,7 @@ mod staircase;
 mod table;
 mod threshold;
 mod top_k;
+mod training;
 mod truncated;
 mod unary_encoding;
 mod vector;
@@ -63,6 +64,7 @@ pub use staircase::Staircase;
 pub use table::{Block, ExactRow, ExactTable, KeyRule, Noise, NoisyRow, NoisyTable, TableMechanism};
 pub use threshold::{KeyNoise, Threshold};
 pub use top_k::TopK;
+pub use training::{Steps, Training};
 pub use truncated::TruncatedGeometric;
 pub use unary_encoding::UnaryEncoding;
 pub use vector::VectorNoise;

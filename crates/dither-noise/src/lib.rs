@@ -8,7 +8,8 @@
 //!
 //! # What this crate does not do
 //! It knows no data, no sensitivity and no ε: `dither-mechanisms` decides which noise is enough. It offers no
-//! seed. Sampling without a table takes a time that depends on the draw; [`NoiseTable::draw`] does not.
+//! seed. A job that must go on after a crash with the noise it would have drawn has a [`JobKey`], which comes from the
+//! system as well. Sampling without a table takes a time that depends on the draw; [`NoiseTable::draw`] does not.
 //!
 //! # Where to start
 //! [`NoiseSource::from_os`] for the randomness, [`discrete_laplace`] and [`discrete_gaussian`] for noise of any
@@ -33,6 +34,8 @@ mod density;
 mod error;
 mod exponential;
 mod gaussian;
+pub mod hazmat;
+mod job;
 mod laplace;
 mod source;
 mod staircase;
@@ -45,6 +48,7 @@ pub use choice::{bernoulli_odds, exponential_choice, exponential_choice_by_dista
 pub use error::NoiseError;
 pub use exponential::discrete_exponential;
 pub use gaussian::discrete_gaussian;
+pub use job::{JobKey, JobStream, Purpose};
 pub use laplace::discrete_laplace;
 pub use source::{BitSource, NoiseSource, Secret};
 pub use staircase::discrete_staircase;

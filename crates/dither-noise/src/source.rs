@@ -86,6 +86,14 @@ impl BitSource for NoiseSource {
 pub struct Secret([u8; 32]);
 
 impl Secret {
+    pub(crate) fn zero() -> Self {
+        Self([0; 32])
+    }
+
+    pub(crate) fn as_mut(&mut self) -> &mut [u8; 32] {
+        &mut self.0
+    }
+
     /// The bytes, to key a hash with.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

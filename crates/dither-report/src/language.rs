@@ -138,6 +138,20 @@ impl Language {
             (Self::Zh, PrivacyEvent::BoundedRange { epsilon }) => {
                 format!("一次有界极差的选择：任意两个答案的隐私损失相差不超过 {epsilon}。")
             }
+            (_, PrivacyEvent::SampledGaussian { rate, sensitivity, variance, steps: count, neighbors, .. }) => {
+                let sigma = significant((variance.as_f64() / sensitivity.squared().max(1) as f64).sqrt(), 6);
+                let (rate, neighbors) = (significant(rate.as_f64(), 6), self.neighbors(*neighbors));
+                match self {
+                    Self::En => format!(
+                        "Training in {count} steps: every unit enters the sample of a step with probability {rate}, and \
+                         discrete Gaussian noise of {sigma} times what one unit can move is added to each sum. {neighbors}"
+                    ),
+                    Self::Zh => format!(
+                        "共 {count} 步的训练：每步中每个隐私单元以 {rate} 的概率独立入样，并在总和上加入离散高斯噪声，其标准差为单个单元\
+                         影响上限的 {sigma} 倍。{neighbors}"
+                    ),
+                }
+            }
             (_, PrivacyEvent::Composed(events)) => {
                 events.iter().map(|event| self.event(event)).collect::<Vec<_>>().join(" ")
             }

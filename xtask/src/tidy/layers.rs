@@ -14,11 +14,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("dither-accounting", &["dither-core"]),
     ("dither-mechanisms", &["dither-core", "dither-noise"]),
     ("dither-ledger", &["dither-core", "dither-accounting"]),
+    ("dither-learn", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger"]),
     ("dither-query", &[CORE, "dither-bounding", NOISE, "dither-accounting", MECHANISMS]),
     ("dither-report", &["dither-core"]),
-    ("dither-learn", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger"]),
     ("dither", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger", "dither-query", "dither-report"]),
-    ("dither-cli", &[CORE, "dither-accounting", "dither-ledger", "dither-query", "dither-report", "dither"]),
+    (
+        "dither-cli",
+        &[CORE, "dither-accounting", "dither-ledger", "dither-learn", "dither-query", "dither-report", "dither"],
+    ),
     (TESTING, &[]),
 ];
 

@@ -1,0 +1,112 @@
+//! What travels with a model: its weights, and a card that says what was promised to whom.
+
+use std::path::Path;
+
+use dither_core::{Neighbors, PrivacyUnit};
+use serde_json::{Value, json};
+
+use crate::model::Model;
+use crate::train::error::TrainError;
+use crate::train::key::unusable;
+use crate::train::plan::DpPlan;
+use crate::train::trainer::Trained;
+
+/// The card as JSON: guarantee, neighbours, unit, plan, receipt.
+///
+/// # Errors
+/// What has no price.
+pub fn json(plan: &DpPlan, trained: &Trained) -> Result<Value, TrainError> {
+    let (planned, executed) = (plan.price()?, plan.price_of(trained.finished.executed)?);
+    let epsilon = |nanos: Option<u64>| nanos.map(|nanos| nanos as f64 / 1e9);
+    let plan_value: Value = serde_json::from_str(&plan.json()).unwrap_or_default();
+    Ok(json!({
+        "guarantee": {
+            "epsilon": planned.best as f64 / 1e9,
+            "delta": plan.delta().as_f64(),
+            "neighbors": plan.neighbors(),
+            "unit": plan.unit(),
+            "epsilon_pld": epsilon(planned.basic),
+            "epsilon_rdp": epsilon(planned.rdp),
+            "epsilon_of_executed_steps": executed.best as f64 / 1e9,
+        },
+        "steps": { "planned": plan.steps(), "executed": trained.finished.executed },
+        "weights_sha256": trained.finished.weights,
+        "receipt": format!("{}:{}", trained.receipt.sequence, trained.receipt.head),
+        "plan_sha256": plan.hash(),
+        "plan": plan_value,
+    }))
+}
+
+/// The card in words, in Markdown.
+///
+/// # Errors
+/// What has no price.
+pub fn markdown(plan: &DpPlan, trained: &Trained) -> Result<String, TrainError> {
+    let price = plan.price()?;
+    let epsilon = price.best as f64 / 1e9;
+    let delta = plan.delta().as_f64();
+    let unit = match plan.unit() {
+        PrivacyUnit::Column(column) => {
+            format!("all rows with the same `{column}`, of which {} take part", plan.rows_per_unit())
+        }
+        PrivacyUnit::Row => "each row by itself".into(),
+    };
+    let neighbors = neighbors(plan.neighbors());
+    let amount = |nanos: Option<u64>| nanos.map_or("none".into(), |nanos| format!("{:.4}", nanos as f64 / 1e9));
+    let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
+    Ok(format!(
+        "# Model card\n\n\
+         This model was trained under (ε, δ)-differential privacy with **ε = {epsilon:.4}** and **δ = {delta:e}**, for tables \
+         that differ by {neighbors}. Protected is: {unit}.\n\n\
+         | | |\n| --- | --- |\n\
+         | ε by numerical composition (PLD, upper bound) | {} |\n| ε by Rényi composition | {} |\n\
+         | noise multiplier σ | {:.6} |\n| clipping norm | {} |\n| sampling rate (Poisson) | {:.6e} |\n\
+         | steps planned and charged | {} |\n| steps executed | {} |\n| public divisor | {} |\n\
+         | weights, SHA-256 | `{}` |\n| plan, SHA-256 | `{}` |\n| receipt | `{receipt}` |\n\n\
+         Anything computed from the weights keeps this guarantee. It covers this run: what else was published about the \
+         same people adds to it, and the ledger that gave the receipt adds it up. Assumed is that the clipped gradient of a \
+         unit, in floating point, depends on that unit alone and is as short as the clipping norm.\n",
+        amount(price.basic),
+        amount(price.rdp),
+        plan.noise_multiplier(),
+        plan.norm(),
+        plan.rate().as_f64(),
+        plan.steps(),
+        trained.finished.executed,
+        plan.divisor(),
+        trained.finished.weights,
+        plan.hash(),
+    ))
+}
+
+/// What neighbours differ by, in words.
+pub(crate) fn neighbors(neighbors: Neighbors) -> &'static str {
+    match neighbors {
+        Neighbors::AddOrRemoveUnit => "adding or removing one unit",
+        Neighbors::ReplaceUnit => "replacing one unit by another",
+    }
+}
+
+/// Writes the weights as a `safetensors` file, with the names and shapes of the layers.
+///
+/// # Errors
+/// [`TrainError::File`].
+///
+/// # References
+/// The safetensors format: the length of a JSON header in 8 bytes, little endian; the header; the numbers.
+pub fn write_weights(path: &Path, model: &(impl Model + ?Sized), receipt: &str) -> Result<(), TrainError> {
+    let mut header = serde_json::Map::new();
+    header.insert("__metadata__".into(), json!({ "format": "pt", "dither_receipt": receipt }));
+    for layer in model.layers() {
+        let size: usize = layer.shape.iter().product();
+        let offsets = [4 * layer.start, 4 * (layer.start + size)];
+        header.insert(layer.name.clone(), json!({ "dtype": "F32", "shape": layer.shape, "data_offsets": offsets }));
+    }
+    let mut text = Value::Object(header).to_string();
+    // The numbers begin at a multiple of 8.
+    text.push_str(&" ".repeat(text.len().next_multiple_of(8) - text.len()));
+    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(text.as_bytes());
+    model.trainable().iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+    std::fs::write(path, bytes).map_err(|error| unusable(path, error))
+}

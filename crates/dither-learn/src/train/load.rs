@@ -1,0 +1,402 @@
+//! Files to rows, by rules that no content of a row can break.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::train::data::Rows;
+use crate::train::error::TrainError;
+use crate::train::key::unusable;
+use crate::train::lines::{Lines, cells, open};
+
+/// Which file, and what its rows mean. Paths are relative to the job; `.gz` is unpacked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Data {
+    /// Columns of numbers and categories.
+    Table {
+        /// A text file with a header.
+        file: PathBuf,
+        /// What separates cells.
+        #[serde(default = "comma")]
+        delimiter: char,
+        /// What a model sees.
+        features: Vec<Feature>,
+        /// What it should say.
+        label: Label,
+    },
+    /// A column of text, as tokens.
+    Text {
+        /// A text file with a header.
+        file: PathBuf,
+        /// What separates cells.
+        #[serde(default = "comma")]
+        delimiter: char,
+        /// The column.
+        text: String,
+        /// How a text becomes tokens.
+        tokens: Tokens,
+        /// How many tokens of a text are read.
+        length: usize,
+        /// What a model should say of it; the next token if there is none.
+        label: Option<Label>,
+    },
+    /// Images and their labels, as MNIST has them (IDX).
+    Images {
+        /// The images.
+        images: PathBuf,
+        /// The labels.
+        labels: PathBuf,
+        /// How many classes there are.
+        classes: u32,
+        /// How many pixels an image has.
+        pixels: usize,
+    },
+}
+
+fn comma() -> char {
+    ','
+}
+
+/// One column that a model sees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Feature {
+    /// A number, clamped to bounds and brought to −1 … 1. What is no finite number becomes `missing`, or the middle.
+    Number {
+        /// The column.
+        column: String,
+        /// The smallest value.
+        lower: f64,
+        /// The largest.
+        upper: f64,
+        /// What stands for a cell without a number.
+        missing: Option<f64>,
+    },
+    /// A category: one input for each value, all zero for any other.
+    Category {
+        /// The column.
+        column: String,
+        /// The values, which are public.
+        values: Vec<String>,
+    },
+}
+
+/// What a model should say. A row without it does not take part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Label {
+    /// A class.
+    Class {
+        /// The column.
+        column: String,
+        /// The classes, which are public.
+        classes: Vec<String>,
+    },
+    /// A number, clamped to bounds and brought to −1 … 1.
+    Number {
+        /// The column.
+        column: String,
+        /// The smallest value.
+        lower: f64,
+        /// The largest.
+        upper: f64,
+    },
+}
+
+/// How a text becomes tokens. Both ways are public: no vocabulary is read off the data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Tokens {
+    /// A token for each byte, from 1 to 256; 0 pads.
+    Bytes,
+    /// A token for each word between blanks, by a hash of it in lower case into so many buckets, from 1; 0 pads.
+    Words {
+        /// How many buckets.
+        buckets: u32,
+    },
+}
+
+impl Tokens {
+    /// How many tokens there are, the padding included.
+    pub fn count(&self) -> u32 {
+        match self {
+            Self::Bytes => 257,
+            Self::Words { buckets } => buckets.saturating_add(1),
+        }
+    }
+
+    /// The tokens of a text, at most `length`; at least one, which is padding for an empty text.
+    fn of(&self, text: &str, length: usize) -> (Vec<u32>, u32) {
+        let mut ids: Vec<u32> = match self {
+            Self::Bytes => text.bytes().take(length).map(|byte| u32::from(byte) + 1).collect(),
+            Self::Words { buckets } => {
+                // FNV-1a, which is the same everywhere.
+                let hash = |word: &str| {
+                    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                    word.to_lowercase().bytes().fold(0xcbf2_9ce4_8422_2325, step)
+                };
+                let id = |word: &str| (hash(word) % u64::from(*buckets)) as u32 + 1;
+                text.split_whitespace().take(length).map(id).collect()
+            }
+        };
+        let real = ids.len().max(1) as u32;
+        ids.resize(length, 0);
+        (ids, real)
+    }
+}
+
+/// Files that are open, with a header that fits. No row was read.
+pub struct Source {
+    data: Data,
+    base: PathBuf,
+    unit: Option<String>,
+    /// Where the cells of a row stand that are read.
+    header: Vec<String>,
+}
+
+impl Source {
+    /// Opens the files and compares their headers with what is declared.
+    ///
+    /// # Errors
+    /// [`TrainError::File`] and [`TrainError::Field`]: a file that is missing or no regular file, a column that is not in
+    /// the header, bounds that are none. Headers are public.
+    pub fn open(data: &Data, base: &Path, unit: Option<&str>) -> Result<Self, TrainError> {
+        let mut source =
+            Self { data: data.clone(), base: base.to_owned(), unit: unit.map(str::to_owned), header: Vec::new() };
+        let mut columns: Vec<&str> = unit.into_iter().collect();
+        let (file, delimiter) = match data {
+            Data::Table { file, delimiter, features, label } => {
+                if features.is_empty() {
+                    return Err(TrainError::field("data.features", "there is none", "list at least one column"));
+                }
+                for feature in features {
+                    columns.push(match feature {
+                        Feature::Number { column, lower, upper, missing } => {
+                            bounds(column, *lower, *upper)?;
+                            if missing.is_some_and(|missing| !missing.is_finite()) {
+                                let problem = format!("`missing` of `{column}` is no number");
+                                return Err(TrainError::field("data.features", problem, "write a number"));
+                            }
+                            column
+                        }
+                        Feature::Category { column, values } => {
+                            some(column, values.len())?;
+                            column
+                        }
+                    });
+                }
+                columns.push(label.column()?);
+                (file, *delimiter)
+            }
+            Data::Text { file, delimiter, text, tokens, length, label } => {
+                if !(1..=1 << 16).contains(length) || matches!(tokens, Tokens::Words { buckets: 0 }) {
+                    return Err(TrainError::field("data.length", "no token is read", "use 1 to 65536 tokens"));
+                }
+                columns.push(text);
+                if let Some(label) = label {
+                    columns.push(label.column()?);
+                }
+                (file, *delimiter)
+            }
+            Data::Images { images, labels, classes, pixels } => {
+                if unit.is_some() {
+                    return Err(TrainError::field("unit.column", "images have no columns", "leave it out"));
+                }
+                if *classes == 0 || !(1..=1 << 24).contains(pixels) {
+                    return Err(TrainError::field("data.pixels", "no class or no pixel", "28 · 28 is 784"));
+                }
+                open(&base.join(images))?;
+                open(&base.join(labels))?;
+                return Ok(source);
+            }
+        };
+        if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
+            return Err(TrainError::field("data.delimiter", format!("{delimiter:?}"), "use a comma or a tab"));
+        }
+        let path = base.join(file);
+        let mut lines = Lines::open(&path)?;
+        let first = lines.next(&path)?.unwrap_or_default();
+        source.header = cells(first.trim_start_matches('\u{feff}'), delimiter);
+        if let Some(missing) = columns.into_iter().find(|column| !source.header.iter().any(|name| name == column)) {
+            let known = source.header.join(", ");
+            return Err(TrainError::field(
+                "data",
+                format!("there is no column `{missing}`"),
+                format!("it has {known}"),
+            ));
+        }
+        Ok(source)
+    }
+
+    /// The files that are read.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match &self.data {
+            Data::Table { file, .. } | Data::Text { file, .. } => vec![self.base.join(file)],
+            Data::Images { images, labels, .. } => vec![self.base.join(images), self.base.join(labels)],
+        }
+    }
+
+    /// Reads all rows. Call it after the charge.
+    ///
+    /// # Errors
+    /// [`TrainError::Table`] where the files cannot be read; never for what a row holds.
+    pub(crate) fn read(&self) -> Result<Rows, TrainError> {
+        let rows = match &self.data {
+            Data::Table { file, delimiter, features, label } => self.lines(file, *delimiter, |rows, row| {
+                let Some(target) = label.target(|column| self.cell(row, column)) else { return false };
+                for feature in features {
+                    feature.push(|column| self.cell(row, column), &mut rows.numbers);
+                }
+                target.push(rows);
+                true
+            }),
+            Data::Text { file, delimiter, text, tokens, length, label } => self.lines(file, *delimiter, |rows, row| {
+                if let Some(label) = label {
+                    let Some(target) = label.target(|column| self.cell(row, column)) else { return false };
+                    target.push(rows);
+                }
+                let (ids, real) = tokens.of(self.cell(row, text), *length);
+                rows.tokens.extend(ids);
+                rows.lengths.push(real);
+                true
+            }),
+            Data::Images { images, labels, classes, pixels } => self.images(images, labels, *classes, *pixels),
+        };
+        let mut rows = rows.map_err(|error| TrainError::Table { detail: error.to_string() })?;
+        rows.width = match &self.data {
+            Data::Table { features, .. } => features.iter().map(Feature::width).sum(),
+            Data::Text { length, .. } => *length,
+            Data::Images { pixels, .. } => *pixels,
+        };
+        Ok(rows)
+    }
+
+    /// A cell of a row by its column; nothing where the row is too short.
+    fn cell<'row>(&self, row: &'row [String], column: &str) -> &'row str {
+        let place = self.header.iter().position(|name| name == column);
+        place.and_then(|place| row.get(place)).map_or("", |cell| cell.trim())
+    }
+
+    fn lines(
+        &self,
+        file: &Path,
+        delimiter: char,
+        add: impl Fn(&mut Rows, &[String]) -> bool,
+    ) -> Result<Rows, TrainError> {
+        let path = self.base.join(file);
+        let mut lines = Lines::open(&path)?;
+        lines.next(&path)?;
+        let mut rows = Rows::default();
+        while let Some(line) = lines.next(&path)? {
+            let row = cells(&line, delimiter);
+            let unit = self.unit.as_ref().map(|column| self.cell(&row, column).to_owned());
+            // A row of nobody does not take part, as in every other question.
+            let nobody = unit.as_ref().is_some_and(String::is_empty);
+            if rows.count < u32::MAX as usize && !nobody && add(&mut rows, &row) {
+                rows.units.extend(unit);
+                rows.count += 1;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn images(&self, images: &Path, labels: &Path, classes: u32, pixels: usize) -> Result<Rows, TrainError> {
+        let read = |file: &Path, header: usize| -> Result<Vec<u8>, TrainError> {
+            let path = self.base.join(file);
+            let mut bytes = Vec::new();
+            open(&path)?.read_to_end(&mut bytes).map_err(|error| unusable(&path, error))?;
+            Ok(bytes.split_off(header.min(bytes.len())))
+        };
+        let (images, labels) = (read(images, 16)?, read(labels, 8)?);
+        let mut rows = Rows::default();
+        for (image, label) in images.chunks_exact(pixels).zip(labels) {
+            if u32::from(label) < classes && rows.count < u32::MAX as usize {
+                rows.numbers.extend(image.iter().map(|pixel| f32::from(*pixel) / 127.5 - 1.0));
+                rows.classes.push(label.into());
+                rows.count += 1;
+            }
+        }
+        Ok(rows)
+    }
+}
+
+impl Feature {
+    /// How many inputs it becomes.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Number { .. } => 1,
+            Self::Category { values, .. } => values.len(),
+        }
+    }
+
+    fn push<'row>(&self, cell: impl Fn(&str) -> &'row str, numbers: &mut Vec<f32>) {
+        match self {
+            Self::Number { column, lower, upper, missing } => {
+                let value = number(cell(column)).or(*missing).unwrap_or(lower + (upper - lower) / 2.0);
+                numbers.push(scaled(value, *lower, *upper));
+            }
+            Self::Category { column, values } => {
+                let value = cell(column);
+                numbers.extend(values.iter().map(|known| if known == value { 1.0 } else { 0.0 }));
+            }
+        }
+    }
+}
+
+enum Target {
+    Class(u32),
+    Number(f32),
+}
+
+impl Target {
+    fn push(self, rows: &mut Rows) {
+        match self {
+            Self::Class(class) => rows.classes.push(class),
+            Self::Number(number) => rows.targets.push(number),
+        }
+    }
+}
+
+impl Label {
+    fn column(&self) -> Result<&str, TrainError> {
+        match self {
+            Self::Class { column, classes } => some(column, classes.len()).map(|()| column.as_str()),
+            Self::Number { column, lower, upper } => bounds(column, *lower, *upper).map(|()| column.as_str()),
+        }
+    }
+
+    fn target<'row>(&self, cell: impl Fn(&str) -> &'row str) -> Option<Target> {
+        match self {
+            Self::Class { column, classes } => {
+                let value = cell(column);
+                classes.iter().position(|class| class == value).map(|class| Target::Class(class as u32))
+            }
+            Self::Number { column, lower, upper } => {
+                number(cell(column)).map(|value| Target::Number(scaled(value, *lower, *upper)))
+            }
+        }
+    }
+}
+
+fn bounds(column: &str, lower: f64, upper: f64) -> Result<(), TrainError> {
+    if lower.is_finite() && upper.is_finite() && lower < upper && (upper - lower).is_finite() {
+        return Ok(());
+    }
+    Err(TrainError::field("data", format!("the bounds of `{column}` are none"), "write two numbers, lower < upper"))
+}
+
+fn some(column: &str, count: usize) -> Result<(), TrainError> {
+    let few = (1..=1 << 20).contains(&count);
+    few.then_some(()).ok_or_else(|| TrainError::field("data", format!("`{column}` has no values"), "list them"))
+}
+
+/// A finite number.
+fn number(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|value| value.is_finite())
+}
+
+fn scaled(value: f64, lower: f64, upper: f64) -> f32 {
+    (2.0 * (value.clamp(lower, upper) - lower) / (upper - lower) - 1.0) as f32
+}

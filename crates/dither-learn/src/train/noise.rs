@@ -1,0 +1,139 @@
+//! From a sum of floats to integers on a public lattice, which is what noise is added to.
+
+use dither_core::{GateError, L2Sensitivity, Ratio};
+
+use crate::train::error::TrainError;
+
+/// What rounding inside the sum of one part may add to the contribution of a unit, relative to the clipping norm.
+///
+/// A sum of n floats of 24 bits, in any order, is off by at most n·2⁻²⁴·Σ‖gᵢ‖ ≤ n²·2⁻²⁴·C to first order (Higham, *Accuracy
+/// and Stability of Numerical Algorithms*, 2002, section 4.2). With and without a unit that makes 2n²·2⁻²⁴·C, which is
+/// below 2⁻¹⁰·C for parts of up to 90 units. Parts have 32 on average, and more than 90 with probability below 10⁻¹⁵. The
+/// guard of 10⁻⁶ in clipping is far inside.
+pub const FLOAT_ALLOWANCE: f64 = 1.0 / 1024.0;
+
+/// How many units a part has on average.
+pub const UNITS_PER_PART: f64 = 32.0;
+
+/// σ has at least 2^20 steps, and so many more that what all draws of a run add to ε is below 2^-20, and what rounding
+/// adds to the clipping norm below 2^-11 of it.
+const MIN_BITS: i32 = 20;
+/// More steps than this would not leave enough room for sums in 64 bits.
+const MAX_BITS: i32 = 40;
+
+/// The lattice of a run: its step, and what clipping leaves of one unit when it is counted in steps.
+///
+/// # Privacy
+/// Everything here follows from public numbers: the clipping norm C, the noise multiplier σ, the number of weights P and
+/// of steps. A unit that is added to a sample enters one part and changes the float sum of that part by at most
+/// C·(1 + [`FLOAT_ALLOWANCE`]). Rounding each coordinate to the nearest step moves it by half a step on either side, so
+/// that the integers change by at most C·(1 + allowance)/step + √P in the l2 norm. Other parts stay as they are, bit by
+/// bit, and integers add up exactly. Noise is σ times that.
+///
+/// # References
+/// Casacuberta, Shoemate, Vadhan and Wagaman, *Widespread Underestimation of Sensitivity in Differentially Private
+/// Libraries and How to Fix It*, 2022: what float sums do to sensitivity. The triangle inequality for the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lattice {
+    exponent: i32,
+    sensitivity: L2Sensitivity,
+    variance: Ratio,
+}
+
+impl Lattice {
+    /// The lattice for a clipping norm, a noise multiplier and so many weights and steps.
+    ///
+    /// # Errors
+    /// A norm or a multiplier outside of [10⁻⁹, 10⁹], and runs so large that no lattice serves them.
+    ///
+    /// ```
+    /// use dither_learn::train::noise::Lattice;
+    /// let lattice = Lattice::new(1.0, 1.0, 1_000_000, 10_000)?;
+    /// // 10^10 draws: σ of 2^25 steps.
+    /// assert_eq!(lattice.step(), 2f64.powi(-25));
+    /// // A thousandth for floats, and √P = 1000 steps.
+    /// assert!((lattice.sensitivity().as_f64() * lattice.step() - 1.001).abs() < 1e-4);
+    /// # Ok::<(), dither_learn::train::error::TrainError>(())
+    /// ```
+    pub fn new(norm: f64, multiplier: f64, weights: usize, steps: u64) -> Result<Self, TrainError> {
+        let usual = |value: f64| (1e-9..=1e9).contains(&value);
+        if !usual(norm) {
+            return Err(TrainError::field("clipping.bound", format!("{norm} is no clipping norm"), "use about 1"));
+        }
+        if !usual(multiplier) {
+            let problem = format!("{multiplier} is no noise multiplier");
+            return Err(TrainError::field("privacy.noise_multiplier", problem, "use about 1, or name an epsilon"));
+        }
+        let draws = weights as f64 * steps as f64;
+        // 2N/24σ² ≤ 2^-20 for the draws, and √P steps are at most 2^-11 of the norm.
+        let of_draws = 0.5 * (draws * (1u64 << 20) as f64 / 12.0).log2();
+        let of_rounding = (multiplier * (weights as f64).sqrt()).log2() + 11.0;
+        let bits = of_draws.max(of_rounding).ceil().max(f64::from(MIN_BITS));
+        if weights == 0 || steps == 0 || bits > f64::from(MAX_BITS) {
+            let problem = format!("{steps} steps on {weights} weights are out of range");
+            return Err(TrainError::field("steps", problem, "train fewer steps or fewer weights"));
+        }
+        // A power of two, so that dividing by it is exact.
+        let exponent = (norm * multiplier).log2().floor() as i32 - bits as i32;
+        let steps_of = |value: f64| value * 2f64.powi(-exponent);
+        let up = |value: f64| value * (1.0 + 1e-12);
+        let moved = up(steps_of(norm * (1.0 + FLOAT_ALLOWANCE)) + (weights as f64).sqrt());
+        let squared = up(moved * moved).ceil();
+        let sensitivity = L2Sensitivity::from_squared(squared as u128);
+        let variance = Ratio::at_least(up(squared * multiplier * multiplier));
+        let variance = variance.ok_or_else(|| {
+            TrainError::field(
+                "privacy.noise_multiplier",
+                "the noise is out of range",
+                "use about 1, or name an epsilon",
+            )
+        })?;
+        Ok(Self { exponent, sensitivity, variance })
+    }
+
+    /// The step, in the units of a gradient.
+    pub fn step(&self) -> f64 {
+        2f64.powi(self.exponent)
+    }
+
+    /// How far a unit in the sample can move the integers.
+    pub fn sensitivity(&self) -> L2Sensitivity {
+        self.sensitivity
+    }
+
+    /// The parameter σ² of the noise on the integers.
+    pub fn variance(&self) -> Ratio {
+        self.variance
+    }
+
+    /// The standard deviation of the noise, in the units of a gradient.
+    pub fn deviation(&self) -> f64 {
+        self.variance.as_f64().sqrt() * self.step()
+    }
+
+    /// Adds the sum of one part, of so many units each of norm at most `norm`, to the integers.
+    ///
+    /// # Errors
+    /// [`GateError::Failed`] for a sum that is not finite, or longer than clipped gradients can make it: the model does
+    /// not do what it must, and nothing may be released.
+    pub(crate) fn add(&self, part: &[f32], units: usize, norm: f64, sum: &mut [i64]) -> Result<(), GateError> {
+        let longest = units as f64 * norm * (1.0 + FLOAT_ALLOWANCE);
+        let squared: f64 = part.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
+        // A NaN is within no range.
+        if !(0.0..=longest).contains(&squared.sqrt()) || part.len() != sum.len() {
+            return Err(GateError::Failed);
+        }
+        let scale = 2f64.powi(-self.exponent);
+        for (sum, &value) in sum.iter_mut().zip(part) {
+            // A float beyond 64 bits becomes the nearest integer within; adding stops at the ends, which 2^20 units at
+            // the finest lattice do not reach.
+            *sum = sum.saturating_add((f64::from(value) * scale).round_ties_even() as i64);
+        }
+        Ok(())
+    }
+
+    /// A noisy integer as a gradient, divided by the public divisor.
+    pub(crate) fn gradient(&self, noisy: i64, divisor: f64) -> f32 {
+        (noisy as f64 * self.step() / divisor) as f32
+    }
+}

@@ -1,0 +1,162 @@
+//! A job from its file to a model in a folder.
+
+use std::path::{Path, PathBuf};
+
+use dither_ledger::Ledger;
+
+use crate::model::Model;
+use crate::train::card;
+use crate::train::error::TrainError;
+use crate::train::job::{Job, ModelPart};
+use crate::train::key::{JobFile, unusable};
+use crate::train::linear::Linear;
+use crate::train::load::Source;
+use crate::train::plan::DpPlan;
+use crate::train::trainer::{Progress, Run, Trained};
+
+/// One job: planned, and then trained.
+pub struct TrainingSession {
+    job: Job,
+    base: PathBuf,
+    plan: DpPlan,
+    model: Box<dyn Model>,
+}
+
+impl TrainingSession {
+    /// Reads a job and plans it. Nothing is charged, no row is read; where the goal is an ε, this takes seconds.
+    ///
+    /// # Errors
+    /// What the job says that cannot be.
+    pub fn open(path: &Path) -> Result<Self, TrainError> {
+        let job = Job::load(path)?;
+        let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        let model = build(&job)?;
+        let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;
+        Ok(Self { job, base, plan, model })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &DpPlan {
+        &self.plan
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The model; its weights are those it begins with until [`TrainingSession::train`] has returned.
+    pub fn model(&mut self) -> &mut dyn Model {
+        self.model.as_mut()
+    }
+
+    /// Where the model goes.
+    pub fn folder(&self) -> PathBuf {
+        self.base.join(&self.job.output.folder)
+    }
+
+    /// The plan in words, with its warnings.
+    ///
+    /// # Errors
+    /// What has no price.
+    pub fn summary(&self) -> Result<String, TrainError> {
+        let (plan, price) = (&self.plan, self.plan.price()?);
+        let amount = |nanos: Option<u64>| nanos.map_or("none".into(), |nanos| format!("{:.4}", nanos as f64 / 1e9));
+        let mut text = format!(
+            "{} weights, {} steps, {:.1} units in a sample on average, in {} parts\n\
+             noise multiplier {:.5}, clipping norm {}, divisor {}\n\
+             ε {:.4} at δ {:e}, for {}: PLD {}, RDP {}\n",
+            plan.weights(),
+            plan.steps(),
+            plan.units().map_or(plan.divisor(), |units| units as f64 * plan.rate().as_f64()),
+            plan.parts(),
+            plan.noise_multiplier(),
+            plan.norm(),
+            plan.divisor(),
+            price.best as f64 / 1e9,
+            plan.delta().as_f64(),
+            card::neighbors(plan.neighbors()),
+            amount(price.basic),
+            amount(price.rdp),
+        );
+        plan.warnings().iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
+        Ok(text)
+    }
+
+    /// Charges the job and trains: `model.safetensors`, `card.md`, `card.json` and the checkpoint in its folder.
+    ///
+    /// A job that was begun goes on only with `resume`, and one that was not begins only without: nothing is charged anew
+    /// by a slip.
+    ///
+    /// # Errors
+    /// As [`Run::train`]; a file that cannot be written leaves the charge, and resuming is free.
+    ///
+    /// # Privacy
+    /// As [`Run::train`]. With `operator`, what is watched is private.
+    pub async fn train(
+        &mut self,
+        resume: bool,
+        operator: bool,
+        watch: &mut dyn FnMut(Progress<'_>) -> bool,
+    ) -> Result<Trained, TrainError> {
+        let (ledger_path, name) = (self.base.join(&self.job.ledger.file), self.job.name());
+        match (JobFile::exists(&ledger_path, &name), resume) {
+            (true, false) => {
+                let hint = "add --resume to go on for free, or give it another `run` name to charge it anew";
+                return Err(TrainError::field("run", "this job was begun before", hint));
+            }
+            (false, true) => {
+                let hint = "check the file of the job; without --resume it is charged as a new run";
+                return Err(TrainError::field("run", "there is no such job to resume", hint));
+            }
+            _ => {}
+        }
+        let source = Source::open(&self.job.data, &self.base, self.job.unit.column.as_deref())?;
+        let folder = self.folder();
+        std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
+        let limits = self.job.limits();
+        let description = serde_json::to_string(&self.job).map_err(|error| TrainError::Job(error.to_string()))?;
+        let ledger = Ledger::open(&ledger_path).await?;
+        let mut key = match JobFile::open(&ledger_path, &name) {
+            Ok(key) => key,
+            Err(error) => {
+                ledger.close().await;
+                return Err(error);
+            }
+        };
+        let run = Run {
+            model: self.model.as_mut(),
+            plan: &self.plan,
+            schedule: self.job.schedule(),
+            description: &description,
+            physical: self.job.training.physical,
+            source: &source,
+            job: &mut key,
+            ledger: &ledger,
+            scope: self.job.ledger.scope.clone(),
+            limits: &limits,
+            checkpoint: folder.join("checkpoint"),
+            every: self.job.training.checkpoint_every.get(),
+            operator,
+        };
+        let trained = run.train(watch).await;
+        ledger.close().await;
+        let trained = trained?;
+        let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
+        card::write_weights(&folder.join("model.safetensors"), self.model.as_ref(), &receipt)?;
+        let json = format!("{:#}\n", card::json(&self.plan, &trained)?);
+        for (name, text) in [("card.md", card::markdown(&self.plan, &trained)?), ("card.json", json)] {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|error| unusable(&path, error))?;
+        }
+        Ok(trained)
+    }
+}
+
+/// The model of a job.
+fn build(job: &Job) -> Result<Box<dyn Model>, TrainError> {
+    let (inputs, outputs) = job.shape();
+    match job.model {
+        ModelPart::Linear {} => Ok(Box::new(Linear::new(inputs, outputs)?)),
+    }
+}

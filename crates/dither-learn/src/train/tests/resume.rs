@@ -1,0 +1,207 @@
+//! Runs that die: nothing is charged twice, nothing is free, and the weights are the same, bit by bit.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::train::checkpoint;
+
+/// Momentum and an average of weights, so that a checkpoint holds all kinds of state.
+fn setup(folder: &Path) -> Setup {
+    let mut setup = Setup::new(folder, 10).with_rows(200);
+    setup.schedule = Schedule {
+        method: Method::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.01 },
+        learning_rate: 0.1,
+        warmup_steps: 2,
+        cosine: true,
+        average: Some(0.5),
+    };
+    setup
+}
+
+async fn uninterrupted(seed: u8) -> Vec<f32> {
+    let folder = tempfile::tempdir().unwrap();
+    setup(folder.path()).with_key(seed).trained().await
+}
+
+/// Starts the run and lets it go at this step.
+async fn interrupted(setup: &Setup, at: u64) -> TrainError {
+    let mut model = Linear::new(1, 2).unwrap();
+    setup.run(&mut model, &mut |progress| progress.executed < at).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_run_that_stops_at_any_step_ends_with_the_same_weights_and_one_charge() {
+    let expected = uninterrupted(1).await;
+    for at in 1..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = setup(folder.path()).with_key(1);
+        // Every third step has a checkpoint: the others are executed again.
+        assert!(matches!(interrupted(&setup, at).await, TrainError::Ended { .. }));
+        assert!(matches!(interrupted(&setup, at.max(4)).await, TrainError::Ended { .. }));
+        assert_eq!(setup.trained().await, expected, "stopped at {at}");
+        assert_eq!(setup.charges().await, 1);
+        // Once more: the answer of the ledger, with the weights of the checkpoint.
+        let mut model = Linear::new(1, 2).unwrap();
+        let again = setup.run(&mut model, &mut |_| panic!("no step is executed")).await.unwrap();
+        assert!(again.repeated && model.trainable() == expected);
+        assert_eq!(again.finished.weights, checkpoint::digest(&expected));
+    }
+}
+
+#[tokio::test]
+async fn control_a_fresh_key_after_a_crash_is_another_run_that_is_charged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = setup(folder.path());
+    interrupted(&setup, 5).await;
+    assert_eq!(setup.charges().await, 1);
+    // The key is lost: its checkpoint is not taken over, and the run is charged again.
+    setup.job = "other";
+    let mut model = Linear::new(1, 2).unwrap();
+    let error = setup.run(&mut model, &mut |_| true).await.unwrap_err();
+    assert!(matches!(error, TrainError::Checkpoint { problem, .. } if problem.contains("another key")), "{error}");
+    assert_eq!(setup.charges().await, 2);
+    std::fs::remove_file(setup.checkpoint()).unwrap();
+    let fresh = setup.trained().await;
+    setup.job = "job";
+    std::fs::remove_file(setup.checkpoint()).unwrap();
+    assert_ne!(setup.trained().await, fresh, "noise of another key");
+    assert_eq!(setup.charges().await, 2);
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_is_cut_off_or_of_another_plan_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = setup(folder.path());
+    interrupted(&setup, 7).await;
+    let whole = std::fs::read(setup.checkpoint()).unwrap();
+    let problem = async |setup: &Setup| match interrupted(setup, 99).await {
+        TrainError::Checkpoint { problem, .. } => problem,
+        other => panic!("{other}"),
+    };
+    for length in [0, 7, 31, 32, 40, 100, whole.len() - 33, whole.len() - 1] {
+        std::fs::write(setup.checkpoint(), &whole[..length]).unwrap();
+        assert_eq!(problem(&setup).await, "is damaged or was cut off", "{length}");
+    }
+    for at in (0..whole.len()).step_by(17) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 4;
+        std::fs::write(setup.checkpoint(), flipped).unwrap();
+        assert_eq!(problem(&setup).await, "is damaged or was cut off", "{at}");
+    }
+    std::fs::write(setup.checkpoint(), &whole).unwrap();
+    setup.request.noise = NoiseGoal::Multiplier(2.0);
+    assert_eq!(problem(&setup).await, "belongs to another plan");
+    setup.request.noise = NoiseGoal::Multiplier(1.0);
+    setup.physical = 9;
+    assert!(problem(&setup).await.starts_with("belongs to another run"));
+    setup.physical = 8;
+    setup.trained().await;
+}
+
+#[tokio::test]
+async fn a_table_that_changed_after_the_first_step_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let setup = setup(folder.path());
+    interrupted(&setup, 5).await;
+    let whole = std::fs::read_to_string(folder.path().join("table.csv")).unwrap();
+    std::fs::write(folder.path().join("table.csv"), format!("{whole}0.5,a\n")).unwrap();
+    assert!(matches!(interrupted(&setup, 99).await, TrainError::TableChanged));
+    std::fs::write(folder.path().join("table.csv"), whole).unwrap();
+    setup.trained().await;
+}
+
+#[tokio::test]
+async fn nothing_is_read_before_the_charge() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = setup(folder.path());
+    setup.request.delta = "1e-6".parse().unwrap();
+    setup.budget = "0.001";
+    let mut asked = 0;
+    let mut model = Scripted::new(4, |_, _| asked += 1);
+    let error = setup.run(&mut model, &mut |_| true).await.unwrap_err();
+    assert!(matches!(error, TrainError::Ledger(_)), "{error}");
+    // A table that cannot be read is found out after the charge, and the charge stands.
+    setup.budget = "1000";
+    setup.job = "other";
+    let path = folder.path().join("packed.csv.gz");
+    std::fs::copy(folder.path().join("table.csv"), &path).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(std::fs::File::create(&path).unwrap(), Default::default());
+    std::io::Write::write_all(&mut packed, &b"x,y\n0.5,a\n".repeat(100_000)).unwrap();
+    packed.finish().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    if let Data::Table { file, .. } = &mut setup.data {
+        *file = "packed.csv.gz".into();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(&path, folder.path().join("packed.csv.gz")).unwrap();
+    setup.folder = folder.path().to_owned();
+    let mut model = Linear::new(1, 2).unwrap();
+    let error = setup.run(&mut model, &mut |_| true).await.unwrap_err();
+    assert!(matches!(error, TrainError::Table { .. }), "{error}");
+    assert_eq!((error.to_string().as_str(), setup.charges().await), ("the table cannot be read", 1));
+    assert_eq!(asked, 0);
+}
+
+#[tokio::test]
+async fn tr_13_what_a_run_leaves_holds_neither_the_key_nor_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let setup = setup(folder.path()).with_key(0x5a);
+    setup.trained().await;
+    let stored = std::fs::read_to_string(folder.path().join("ledger.db.jobs").join("job.json")).unwrap();
+    let table = stored.split('"').rev().nth(1).unwrap().to_owned();
+    assert_eq!(table.len(), 64, "{stored}");
+    // The checkpoint travels with the model, the ledger with the auditor.
+    for file in ["checkpoint", "ledger.db"] {
+        let bytes = std::fs::read(folder.path().join(file)).unwrap();
+        let holds = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+        assert!(!holds(&[0x5a; 32]) && !holds("5a".repeat(32).as_bytes()) && !holds(table.as_bytes()), "{file}");
+    }
+    // Weights, two moments and an average of four numbers each: nothing with a row or a unit.
+    let length = std::fs::read(setup.checkpoint()).unwrap().len();
+    assert!(length < 800, "{length}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode =
+            std::fs::metadata(folder.path().join("ledger.db.jobs").join("job.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "only the owner reads the key");
+    }
+}
+
+/// The process that is killed; nothing when it is run as a test of its own.
+#[tokio::test]
+async fn act() {
+    let Ok(folder) = std::env::var("DITHER_TEST_TRAINING") else { return };
+    let setup = setup(Path::new(&folder));
+    let mut model = Linear::new(1, 2).unwrap();
+    let mut slowly = |_: Progress<'_>| {
+        std::thread::sleep(Duration::from_millis(3));
+        true
+    };
+    setup.run(&mut model, &mut slowly).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_process_is_resumed_to_the_same_weights_and_one_charge() {
+    let expected = uninterrupted(1).await;
+    for round in 0..8u64 {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = setup(folder.path()).with_key(1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "train::tests::resume::act", "--nocapture", "--test-threads=1"]);
+        command.env("DITHER_TEST_TRAINING", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        // Some are killed before the charge, some between steps, some after the end.
+        let start = Instant::now();
+        while !setup.ledger().exists() && start.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(12 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(setup.trained().await, expected, "round {round}");
+        assert_eq!(setup.charges().await, 1);
+    }
+}

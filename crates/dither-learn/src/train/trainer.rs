@@ -1,0 +1,258 @@
+//! A run: charge, then look; sample, clip, add up, add noise, step.
+
+use std::path::PathBuf;
+
+use dither_core::{GateError, Measurement, Receipt, RequestId, Sensitive};
+use dither_ledger::{ChargeRequest, Ledger, Outcome, ScopeLimit, ScopePath};
+use dither_mechanisms::Steps;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Clipping, Model, Observed};
+use crate::train::checkpoint::{self, Header};
+use crate::train::data::Table;
+use crate::train::error::TrainError;
+use crate::train::key::JobFile;
+use crate::train::load::Source;
+use crate::train::optimizer::{Optimizer, Schedule};
+use crate::train::plan::DpPlan;
+use crate::train::sampler::Sampler;
+
+/// Everything that a run is made of. What its result depends on besides the table is part of the name it is charged under.
+pub struct Run<'run, M: ?Sized> {
+    /// The model, with the weights that it begins with.
+    pub model: &'run mut M,
+    /// What the guarantee depends on.
+    pub plan: &'run DpPlan,
+    /// From noisy gradients to weights.
+    pub schedule: Schedule,
+    /// What else the result depends on, such as the shape of the model, in words that do not change.
+    pub description: &'run str,
+    /// How many units are handed to the model at once.
+    pub physical: usize,
+    /// The table, with nothing read but its header.
+    pub source: &'run Source,
+    /// The key.
+    pub job: &'run mut JobFile,
+    /// Where the run is charged.
+    pub ledger: &'run Ledger,
+    /// In which scope.
+    pub scope: ScopePath,
+    /// The limits that are declared with the charge.
+    pub limits: &'run [ScopeLimit],
+    /// Where checkpoints lie.
+    pub checkpoint: PathBuf,
+    /// After how many steps one is written; after the last one always.
+    pub every: u64,
+    /// Whether the one who watches may see what is private: losses, norms, sizes of samples.
+    pub operator: bool,
+}
+
+/// How far a run has come.
+pub struct Progress<'a> {
+    /// How many steps have been executed.
+    pub executed: u64,
+    /// How many are planned.
+    pub planned: u64,
+    /// What was seen on the way; nothing unless the run is watched by an operator.
+    pub observed: Option<&'a Observed>,
+}
+
+/// What a run ends with; the ledger keeps it as the answer to the charge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    /// How many steps were executed.
+    pub executed: u64,
+    /// SHA-256 of the weights.
+    pub weights: String,
+}
+
+/// A run that has ended well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trained {
+    /// What the ledger keeps.
+    pub finished: Finished,
+    /// The charge.
+    pub receipt: Receipt,
+    /// Whether it had ended before, so that nothing was executed now.
+    pub repeated: bool,
+}
+
+impl<M: Model + ?Sized> Run<'_, M> {
+    /// The name under which the run is charged: plan, schedule, description, and the public name of the key.
+    pub fn request(&self) -> Result<RequestId, TrainError> {
+        let schedule = serde_json::to_string(&self.schedule).map_err(|error| TrainError::Job(error.to_string()))?;
+        let plan = self.plan.json();
+        // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
+        let physical = self.physical.to_string();
+        let parts = ["dither training 1", self.scope.as_str(), &plan, &schedule, self.description, &physical]
+            .map(str::as_bytes);
+        Ok(RequestId::digest(parts.into_iter().chain([self.job.key().name().as_slice()])))
+    }
+
+    /// Charges the whole run, then trains: from the beginning, or from a checkpoint if there is one.
+    ///
+    /// The charge is durable before a row is read. A run that was charged is not charged again: killed at any point and
+    /// started again, it goes on with the samples and the noise that it had, and ends with the same weights, bit by bit. A
+    /// run that has ended gives its weights again. `watch` is called after every step and may end the run by `false`.
+    ///
+    /// # Errors
+    /// A ledger that refuses, and a plan of another model, cost nothing. After the charge: [`TrainError::Table`],
+    /// [`TrainError::TableChanged`], [`TrainError::Checkpoint`], [`TrainError::Ended`]. The charge stands, for all steps: steps
+    /// that were not executed are not refunded.
+    ///
+    /// # Privacy
+    /// The weights, and all weights on the way, are as private as [`DpPlan::event`] says, for the neighbours and the unit of
+    /// the plan, if the model keeps what [`Model::add_clipped`] promises. What an operator watches is not private.
+    pub async fn train(self, watch: &mut dyn FnMut(Progress<'_>) -> bool) -> Result<Trained, TrainError> {
+        if self.model.trainable().len() != self.plan.weights() {
+            return Err(TrainError::field("model", "the plan is for another model", "plan with the weights it has"));
+        }
+        if let Clipping::PerLayer { bounds } = self.plan.clipping()
+            && bounds.len() != self.model.layers().len()
+        {
+            let hint = format!("the model has {} trainable layers", self.model.layers().len());
+            return Err(TrainError::field("clipping.bounds", format!("there are {}", bounds.len()), hint));
+        }
+        if self.physical == 0 || self.every == 0 {
+            return Err(TrainError::field("physical", "0 units at a time", "use 1 or more"));
+        }
+        let mut optimizer = Optimizer::new(self.schedule, self.plan.steps(), self.model.trainable())?;
+        let request = self.request()?;
+        let (event, delta) = (self.plan.event().clone(), self.plan.delta());
+        let label = format!("train {}", self.plan.json());
+        let charge = ChargeRequest { request, key: None, scope: self.scope.clone(), event, delta, label };
+        let outcome = self.ledger.charge_within(self.limits, &charge).await?;
+        let (name, hash) = (request.to_string(), self.plan.hash());
+        let charge = match outcome {
+            Outcome::Charged(charge) => charge,
+            Outcome::Answered(answer) => {
+                let release = answer.decode::<Finished>()?;
+                let weights = self.model.trainable_mut();
+                checkpoint::read(&self.checkpoint, &name, &hash, weights, &mut optimizer)?;
+                let weights = optimizer.result(weights).to_vec();
+                if checkpoint::digest(&weights) != release.value().weights {
+                    let problem = "does not hold the weights that the ledger knows";
+                    return Err(TrainError::Checkpoint { path: self.checkpoint, problem });
+                }
+                self.model.trainable_mut().copy_from_slice(&weights);
+                let (finished, receipt) = (release.value().clone(), release.receipt().clone());
+                return Ok(Trained { finished, receipt, repeated: true });
+            }
+        };
+        // From here on rows may be read.
+        let receipt = charge.receipt().clone();
+        let charged = Measurement::new(self.plan.mechanism::<&mut Trainer<'_, M>>()?, request).authorize(charge)?;
+        let table = Table::new(self.source.read()?, self.plan.rows_per_unit(), self.job.key());
+        self.job.recognise(table.digest())?;
+        let executed = match self.checkpoint.exists() {
+            true => checkpoint::read(&self.checkpoint, &name, &hash, self.model.trainable_mut(), &mut optimizer)?,
+            false => 0,
+        };
+        let mut trainer = Trainer {
+            sampler: Sampler::new(self.job.copy(), self.plan.rate(), self.plan.parts()),
+            plan: self.plan,
+            model: &mut *self.model,
+            table,
+            optimizer,
+            physical: self.physical,
+            part: vec![0.0; self.plan.weights()],
+            executed,
+            header: Header { request: name, plan: hash, executed, charge: receipt.clone(), lengths: [0; 4] },
+            checkpoint: self.checkpoint,
+            every: self.every,
+            operator: self.operator,
+            observed: Observed::default(),
+            watch,
+            failure: String::new(),
+        };
+        let sealed = charged.release(Sensitive::new(&mut trainer), self.job.key_mut());
+        let Trainer { optimizer, failure, .. } = trainer;
+        let sealed = sealed.map_err(|_| TrainError::Ended { detail: failure })?;
+        let weights = optimizer.result(self.model.trainable()).to_vec();
+        let digest = checkpoint::digest(&weights);
+        let finished = sealed.map(|executed| Finished { executed, weights: digest });
+        let release = self.ledger.publish(request, finished).await?;
+        self.model.trainable_mut().copy_from_slice(&weights);
+        Ok(Trained { finished: release.value().clone(), receipt, repeated: false })
+    }
+}
+
+/// Takes the steps of one run.
+struct Trainer<'run, M: ?Sized> {
+    plan: &'run DpPlan,
+    model: &'run mut M,
+    table: Table,
+    sampler: Sampler,
+    optimizer: Optimizer,
+    physical: usize,
+    /// The sum of one part.
+    part: Vec<f32>,
+    executed: u64,
+    header: Header,
+    checkpoint: PathBuf,
+    every: u64,
+    operator: bool,
+    observed: Observed,
+    watch: &'run mut dyn FnMut(Progress<'_>) -> bool,
+    failure: String,
+}
+
+impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
+    fn first(&self) -> u64 {
+        self.executed
+    }
+
+    fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError> {
+        sum.fill(0);
+        self.observed = Observed::default();
+        let parts = self.sampler.sample(step, self.table.units()).map_err(|error| self.fail(error))?;
+        let (clipping, norm, lattice) = (self.plan.clipping(), self.plan.norm(), self.plan.lattice());
+        for units in parts.iter().filter(|units| !units.is_empty()) {
+            self.part.fill(0.0);
+            for chunk in units.chunks(self.physical) {
+                let batch = self.table.batch(chunk);
+                match self.model.add_clipped(&batch, &clipping, &mut self.part) {
+                    Ok(seen) if self.operator => {
+                        self.observed.losses.extend(seen.losses);
+                        self.observed.norms.extend(seen.norms);
+                        self.observed.not_finite += seen.not_finite;
+                    }
+                    Ok(_) => {}
+                    Err(error) => return Err(self.fail(error)),
+                }
+            }
+            let added = lattice.add(&self.part, units.len(), norm, sum);
+            added.map_err(|_| self.fail("the model gave a sum that clipped gradients cannot have"))?;
+        }
+        Ok(())
+    }
+
+    fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
+        let (lattice, divisor) = (self.plan.lattice(), self.plan.divisor());
+        self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], divisor));
+        self.executed = step + 1;
+        let planned = self.plan.steps();
+        if self.executed.is_multiple_of(self.every) || self.executed == planned {
+            self.save().map_err(|error| self.fail(error))?;
+        }
+        let observed = self.operator.then_some(&self.observed);
+        match (self.watch)(Progress { executed: self.executed, planned, observed }) {
+            true => Ok(()),
+            false => Err(self.fail("it was interrupted")),
+        }
+    }
+}
+
+impl<M: Model + ?Sized> Trainer<'_, M> {
+    fn save(&mut self) -> Result<(), TrainError> {
+        let (weights, optimizer) = (self.model.trainable(), &self.optimizer);
+        self.header.executed = self.executed;
+        self.header.lengths = [weights.len(), optimizer.first.len(), optimizer.second.len(), optimizer.average.len()];
+        checkpoint::write(&self.checkpoint, &self.header, weights, optimizer)
+    }
+
+    fn fail(&mut self, error: impl ToString) -> GateError {
+        self.failure = error.to_string();
+        GateError::Failed
+    }
+}

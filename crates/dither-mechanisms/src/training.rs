@@ -1,0 +1,140 @@
+//! Noise for training: one charge, many noisy sums.
+
+use std::marker::PhantomData;
+
+use dither_core::{GateError, L2Sensitivity, Mechanism, Neighbors, OpenGate, PrivacyEvent, Ratio, Sensitive, hazmat};
+use dither_noise::{JobKey, NoiseTable, Purpose};
+
+use crate::error::MechanismError;
+
+/// Who computes the exact sums of a training run and takes the noisy ones.
+pub trait Steps {
+    /// The first step that is to be executed: 0, or where an interrupted run goes on.
+    fn first(&self) -> u64;
+
+    /// Overwrites `sum` with the exact sum over the sample of a step, on the lattice.
+    ///
+    /// # Errors
+    /// Whatever keeps the sum from being computed; the run ends, and the charge stands.
+    fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError>;
+
+    /// Takes the noisy sum. What is done with it is post-processing.
+    ///
+    /// # Errors
+    /// Whatever keeps the run from going on.
+    fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError>;
+}
+
+impl<S: Steps + ?Sized> Steps for &mut S {
+    fn first(&self) -> u64 {
+        (**self).first()
+    }
+    fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError> {
+        (**self).exact(step, sum)
+    }
+    fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
+        (**self).noisy(step, sum)
+    }
+}
+
+/// Discrete Gaussian noise on the sum over a Poisson sample, step after step.
+///
+/// One charge pays for all steps. Each adds noise once, to the sum over the whole sample, whatever the parts are in
+/// which it was computed; a sample without a unit gets noise as well. The noise of a step is a stream of the key of the
+/// job, so that a step that is executed again after a crash draws what it drew before.
+///
+/// # Privacy
+/// That of [`PrivacyEvent::SampledGaussian`], for the neighbours it names, if [`Steps::exact`] draws its samples with
+/// [`Training::rate`] and one unit in a sample moves the sum by at most [`Training::sensitivity`] in the l2 norm; and if
+/// the key is used for one charged request on one table.
+///
+/// # References
+/// Abadi et al., *Deep Learning with Differential Privacy*, 2016, Algorithm 1. Canonne, Kamath and Steinke, *The
+/// Discrete Gaussian for Differential Privacy*, 2020, Theorem 4.
+pub struct Training<S> {
+    rate: Ratio,
+    sensitivity: L2Sensitivity,
+    variance: Ratio,
+    coordinates: usize,
+    steps: u64,
+    neighbors: Neighbors,
+    run: PhantomData<fn(S)>,
+}
+
+impl<S> Training<S> {
+    /// Noise with the parameter σ² = `variance`, in lattice steps squared, on vectors of so many `coordinates`.
+    ///
+    /// # Errors
+    /// [`MechanismError::NoSensitivity`], and [`MechanismError::OutOfRange`] for a rate above one, no coordinates, no
+    /// steps, and a σ of more than 2⁵⁰ lattice steps.
+    pub fn new(
+        rate: Ratio,
+        sensitivity: L2Sensitivity,
+        variance: Ratio,
+        coordinates: usize,
+        steps: u64,
+        neighbors: Neighbors,
+    ) -> Result<Self, MechanismError> {
+        let out_of_range = |what| Err(MechanismError::OutOfRange { what });
+        if sensitivity.squared() == 0 {
+            return Err(MechanismError::NoSensitivity);
+        }
+        if rate.numerator() > rate.denominator() {
+            return out_of_range("sampling rate");
+        }
+        if coordinates == 0 || steps == 0 {
+            return out_of_range("size of the training run");
+        }
+        if variance.numerator() / variance.denominator() >= 1 << 100 {
+            return out_of_range("noise variance");
+        }
+        Ok(Self { rate, sensitivity, variance, coordinates, steps, neighbors, run: PhantomData })
+    }
+
+    /// The probability that a unit enters a sample.
+    pub fn rate(&self) -> Ratio {
+        self.rate
+    }
+
+    /// How far one unit in a sample may move the sum, in lattice steps.
+    pub fn sensitivity(&self) -> L2Sensitivity {
+        self.sensitivity
+    }
+
+    /// How many steps are charged.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+}
+
+impl<S: Steps> Mechanism for Training<S> {
+    type Exact = S;
+    type Noise = JobKey;
+    /// How many steps have been executed, from the first.
+    type Output = u64;
+
+    fn event(&self) -> PrivacyEvent {
+        PrivacyEvent::SampledGaussian {
+            rate: self.rate,
+            sensitivity: self.sensitivity,
+            variance: self.variance,
+            coordinates: self.coordinates as u64,
+            steps: self.steps,
+            neighbors: self.neighbors,
+        }
+    }
+
+    fn apply(&self, exact: Sensitive<S>, key: &mut JobKey, _gate: OpenGate) -> Result<u64, GateError> {
+        let mut run = hazmat::reveal(exact);
+        let table = NoiseTable::gaussian(self.variance).map_err(|_| GateError::Failed)?;
+        let (mut sum, mut noise) = (vec![0i64; self.coordinates], vec![0i64; self.coordinates]);
+        for step in run.first()..self.steps {
+            run.exact(step, &mut sum)?;
+            table.fill(&mut key.stream(Purpose::Noise, step, 0), &mut noise).map_err(|_| GateError::Failed)?;
+            // A sum at the end of the range stays there, as every function of the noisy sum is free.
+            sum.iter_mut().zip(&noise).for_each(|(sum, noise)| *sum = sum.saturating_add(*noise));
+            run.noisy(step, &sum)?;
+        }
+        Ok(self.steps)
+    }
+}
