@@ -1,5 +1,7 @@
 //! A published encoder with its real weights.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 use dither_learn::model::{Inputs, Model};

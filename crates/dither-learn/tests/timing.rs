@@ -1,5 +1,7 @@
 //! Time of a clipped step against a plain one. Printed, never judged.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Instant;
 
 use dither_learn::model::{Batch, Clipping, Inputs, Model, Targets};
@@ -67,6 +69,9 @@ fn steps() {
         ),
     ];
     for (name, description, inputs, classes) in cases {
+        if std::env::var("CASE").is_ok_and(|c| !name.contains(&c)) {
+            continue;
+        }
         let rows = match &inputs {
             Inputs::Numbers { values, width } => values.len() / width,
             Inputs::Tokens { lengths, .. } => lengths.len(),

@@ -25,10 +25,22 @@ impl Activation {
         let pairs = outputs.iter_mut().zip(inputs);
         match self {
             // Written so that NaN stays NaN.
-            Self::Relu => wide(|| pairs.for_each(|(y, &x)| *y = if x < 0.0 { 0.0 } else { x })),
-            Self::Gelu => wide(|| pairs.for_each(|(y, &x)| *y = x * normal(x).0)),
-            Self::Tanh => wide(|| pairs.for_each(|(y, &x)| *y = tanh(x))),
-            Self::Silu => wide(|| pairs.for_each(|(y, &x)| *y = x * sigmoid(x))),
+            Self::Relu => wide(
+                #[inline(always)]
+                || pairs.for_each(|(y, &x)| *y = if x < 0.0 { 0.0 } else { x }),
+            ),
+            Self::Gelu => wide(
+                #[inline(always)]
+                || pairs.for_each(|(y, &x)| *y = x * normal(x).0),
+            ),
+            Self::Tanh => wide(
+                #[inline(always)]
+                || pairs.for_each(|(y, &x)| *y = tanh(x)),
+            ),
+            Self::Silu => wide(
+                #[inline(always)]
+                || pairs.for_each(|(y, &x)| *y = x * sigmoid(x)),
+            ),
         }
         outputs
     }
@@ -37,25 +49,37 @@ impl Activation {
     pub(crate) fn backward(self, inputs: &[f32], gradients: &mut [f32]) {
         let pairs = gradients.iter_mut().zip(inputs);
         match self {
-            Self::Relu => wide(|| pairs.for_each(|(g, &x)| *g = if x <= 0.0 { 0.0 } else { *g })),
-            Self::Gelu => wide(|| {
-                pairs.for_each(|(g, &x)| {
-                    let (below, density) = normal(x);
-                    *g *= below + x * density;
-                });
-            }),
-            Self::Tanh => wide(|| {
-                pairs.for_each(|(g, &x)| {
-                    let y = tanh(x);
-                    *g *= 1.0 - y * y;
-                });
-            }),
-            Self::Silu => wide(|| {
-                pairs.for_each(|(g, &x)| {
-                    let y = sigmoid(x);
-                    *g *= y + x * y * (1.0 - y);
-                });
-            }),
+            Self::Relu => wide(
+                #[inline(always)]
+                || pairs.for_each(|(g, &x)| *g = if x <= 0.0 { 0.0 } else { *g }),
+            ),
+            Self::Gelu => wide(
+                #[inline(always)]
+                || {
+                    pairs.for_each(|(g, &x)| {
+                        let (below, density) = normal(x);
+                        *g *= below + x * density;
+                    });
+                },
+            ),
+            Self::Tanh => wide(
+                #[inline(always)]
+                || {
+                    pairs.for_each(|(g, &x)| {
+                        let y = tanh(x);
+                        *g *= 1.0 - y * y;
+                    });
+                },
+            ),
+            Self::Silu => wide(
+                #[inline(always)]
+                || {
+                    pairs.for_each(|(g, &x)| {
+                        let y = sigmoid(x);
+                        *g *= y + x * y * (1.0 - y);
+                    });
+                },
+            ),
         }
     }
 }

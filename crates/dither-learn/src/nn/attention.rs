@@ -48,13 +48,16 @@ impl Attention {
             rest = after;
             let [q, k, v] = self.columns(head).map(|columns| part(&all, span.clone(), columns));
             product(&q, &k.t(), &mut view_mut(weights, length));
-            wide(|| {
-                for (position, row) in weights.chunks_exact_mut(length).enumerate() {
-                    let seen = if self.causal { position + 1 } else { length };
-                    softmax(&mut row[..seen], self.scale());
-                    row[seen..].fill(0.0);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (position, row) in weights.chunks_exact_mut(length).enumerate() {
+                        let seen = if self.causal { position + 1 } else { length };
+                        softmax(&mut row[..seen], self.scale());
+                        row[seen..].fill(0.0);
+                    }
+                },
+            );
             let [columns, ..] = self.columns(head);
             product(&view(weights, length), &v, &mut part_mut(&mut y, span, columns));
         }
@@ -77,14 +80,17 @@ impl Attention {
             let g = part(&gradients, span.clone(), columns[0].clone());
             let slopes = &mut slopes[..length * length];
             product(&g, &v.t(), &mut view_mut(slopes, length));
-            wide(|| {
-                for (slope, weight) in slopes.chunks_exact_mut(length).zip(weights.chunks_exact(length)) {
-                    let mean = fold(slope, weight, |slope, weight| slope * weight);
-                    for (slope, &weight) in slope.iter_mut().zip(weight) {
-                        *slope = weight * (*slope - mean) * self.scale();
+            wide(
+                #[inline(always)]
+                || {
+                    for (slope, weight) in slopes.chunks_exact_mut(length).zip(weights.chunks_exact(length)) {
+                        let mean = fold(slope, weight, |slope, weight| slope * weight);
+                        for (slope, &weight) in slope.iter_mut().zip(weight) {
+                            *slope = weight * (*slope - mean) * self.scale();
+                        }
                     }
-                }
-            });
+                },
+            );
             let (slopes, weights) = (view(slopes, length), view(weights, length));
             let [to_q, to_k, to_v] = columns;
             product(&slopes, &k, &mut part_mut(&mut out, span.clone(), to_q));

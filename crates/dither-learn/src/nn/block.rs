@@ -204,5 +204,8 @@ fn kept(linear: &Linear, inputs: Vec<f32>) -> Vec<f32> {
 }
 
 fn add(sum: &mut [f32], x: &[f32]) {
-    wide(|| add_scaled(sum, 1.0, x));
+    wide(
+        #[inline(always)]
+        || add_scaled(sum, 1.0, x),
+    );
 }

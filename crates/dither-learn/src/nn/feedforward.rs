@@ -38,7 +38,7 @@ enum Unit {
 enum Saved {
     Linear(Vec<f32>, Hidden),
     Inputs(Vec<f32>),
-    Places(Vec<u16>),
+    Places(Vec<u32>),
     Normalised(Normalised),
     Nothing,
 }

@@ -24,7 +24,15 @@ pub fn squares(x: &View<'_>, g: &View<'_>, columns: impl Iterator<Item = Range<u
     let norm = |range: Range<usize>| {
         let g = part(g, 0..rows, range);
         let ghost = inputs.as_ref().and_then(|inputs| Sum::of(inputs, &multiply(&g, &g.t()), rows).checked());
-        ghost.unwrap_or_else(|| rounded_up(wide(|| sum_of_squares(&multiply(&g.t(), x))), lengths(x, &g)))
+        ghost.unwrap_or_else(|| {
+            rounded_up(
+                wide(
+                    #[inline(always)]
+                    || sum_of_squares(&multiply(&g.t(), x)),
+                ),
+                lengths(x, &g),
+            )
+        })
     };
     columns.map(norm).collect()
 }
@@ -44,7 +52,10 @@ pub fn rounded_up(square: f64, lengths: f64) -> f64 {
 
 fn square(row: &View<'_>) -> f64 {
     match row.as_slice() {
-        Some(row) => wide(|| sum_of_squares(row)),
+        Some(row) => wide(
+            #[inline(always)]
+            || sum_of_squares(row),
+        ),
         None => row.iter().map(|&value| f64::from(value) * f64::from(value)).sum(),
     }
 }
@@ -65,7 +76,10 @@ pub struct Sum {
 impl Sum {
     /// ⟨inputs, outputs⟩ of two square tables of inner products.
     pub fn of(inputs: &[f32], outputs: &[f32], rows: usize) -> Self {
-        let (value, magnitude) = wide(|| (dot(inputs, outputs), dot_of_magnitudes(inputs, outputs)));
+        let (value, magnitude) = wide(
+            #[inline(always)]
+            || (dot(inputs, outputs), dot_of_magnitudes(inputs, outputs)),
+        );
         let diagonal = |table: &[f32]| table.iter().step_by(rows + 1).fold(0.0, |a, &b| larger(a, f64::from(b)));
         let pairs = inputs.iter().zip(outputs).step_by(rows + 1);
         let lengths = pairs.map(|(&x, &g)| (f64::from(x) * f64::from(g)).sqrt()).sum();

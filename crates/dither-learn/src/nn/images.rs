@@ -1,5 +1,7 @@
 //! Convolutions and pools of images, whose numbers lie by row, column, channel.
 
+use std::ops::Range;
+
 use super::linear::Linear;
 use super::parameters::Parameters;
 use super::simd::wide;
@@ -42,18 +44,14 @@ impl Windows {
     /// Every window as a row: kernel × kernel × channels numbers, zero outside the image.
     fn unfold(&self, images: &[f32], windows: (usize, usize)) -> Vec<f32> {
         let run = self.kernel * self.input.channels;
-        let row = self.kernel * run;
         let count = images.len() / self.input.numbers();
-        let mut unfolded = vec![0.0; count * windows.0 * windows.1 * row];
-        let mut patches = unfolded.chunks_exact_mut(row);
+        let mut unfolded = Vec::with_capacity(count * windows.0 * windows.1 * self.kernel * run);
+        let lines = self.lines(windows);
         for image in images.chunks_exact(self.input.numbers()) {
-            for (top, left) in corners(windows) {
-                let Some(patch) = patches.next() else { return unfolded };
-                for (dy, line) in patch.chunks_exact_mut(run).enumerate() {
-                    if let Some((from, to)) = self.line(top, left, dy) {
-                        line[to.clone()].copy_from_slice(&image[from..from + to.len()]);
-                    }
-                }
+            for (from, inside) in &lines {
+                unfolded.resize(unfolded.len() + inside.start, 0.0);
+                unfolded.extend_from_slice(&image[*from..from + inside.len()]);
+                unfolded.resize(unfolded.len() + run - inside.end, 0.0);
             }
         }
         unfolded
@@ -65,23 +63,25 @@ impl Windows {
         let row = self.kernel * run;
         let count = unfolded.len() / (windows.0 * windows.1 * row);
         let mut images = vec![0.0; count * self.input.numbers()];
-        let mut patches = unfolded.chunks_exact(row);
+        let lines = self.lines(windows);
+        let mut parts = unfolded.chunks_exact(run);
         for image in images.chunks_exact_mut(self.input.numbers()) {
-            for (top, left) in corners(windows) {
-                let Some(patch) = patches.next() else { return images };
-                for (dy, line) in patch.chunks_exact(run).enumerate() {
-                    if let Some((from, to)) = self.line(top, left, dy) {
-                        let place = &mut image[from..from + to.len()];
-                        place.iter_mut().zip(&line[to]).for_each(|(sum, &g)| *sum += g);
-                    }
-                }
+            for ((from, inside), part) in lines.iter().zip(&mut parts) {
+                let place = &mut image[*from..from + inside.len()];
+                place.iter_mut().zip(&part[inside.clone()]).for_each(|(sum, &g)| *sum += g);
             }
         }
         images
     }
 
-    /// Of one line of one window: where it begins in the image, and which part of it lies inside.
-    fn line(&self, top: usize, left: usize, dy: usize) -> Option<(usize, std::ops::Range<usize>)> {
+    /// All lines of all windows: where each begins in the image, and which part of it lies inside.
+    fn lines(&self, windows: (usize, usize)) -> Vec<(usize, Range<usize>)> {
+        let corners = (0..windows.0).flat_map(|top| (0..windows.1).map(move |left| (top, left)));
+        let lines = corners.flat_map(|(top, left)| (0..self.kernel).map(move |dy| (top, left, dy)));
+        lines.map(|(top, left, dy)| self.line(top, left, dy).unwrap_or((0, 0..0))).collect()
+    }
+
+    fn line(&self, top: usize, left: usize, dy: usize) -> Option<(usize, Range<usize>)> {
         let Size { height, width, channels } = self.input;
         let y = (top * self.stride + dy).checked_sub(self.padding).filter(|&y| y < height)?;
         let x = left * self.stride;
@@ -92,10 +92,6 @@ impl Windows {
         }
         Some(((y * width + x + first - self.padding) * channels, first * channels..last * channels))
     }
-}
-
-fn corners(windows: (usize, usize)) -> impl Iterator<Item = (usize, usize)> {
-    (0..windows.0).flat_map(move |top| (0..windows.1).map(move |left| (top, left)))
 }
 
 /// A convolution: a linear layer of every window.
@@ -140,70 +136,85 @@ pub struct Pool {
 
 impl Pool {
     /// Outputs, and of the largest ones where in the window they lie.
-    pub fn forward(&self, images: &[f32]) -> (Vec<f32>, Vec<u16>) {
+    pub fn forward(&self, images: &[f32]) -> (Vec<f32>, Vec<u32>) {
         let channels = self.windows.input.channels;
         let size = self.count.0 * self.count.1 * channels;
         let rows = images.len() / self.windows.input.numbers();
-        let first = if self.largest { f32::NEG_INFINITY } else { 0.0 };
-        let mut outputs = vec![first; rows * size];
-        let mut places = vec![0u16; if self.largest { rows * size } else { 0 }];
-        let share = 1.0 / (self.windows.kernel * self.windows.kernel) as f32;
-        for (index, out) in outputs.chunks_exact_mut(channels).enumerate() {
-            let places = places.get_mut(index * channels..(index + 1) * channels);
-            match places {
-                Some(places) => wide(|| {
-                    for (place, start) in (0u16..).zip(self.inside(index)) {
-                        for ((out, at), &x) in out.iter_mut().zip(&mut *places).zip(&images[start..start + channels]) {
-                            // NaN wins, so that it is not lost.
-                            let wins = x > *out || x.is_nan();
-                            *out = if wins { x } else { *out };
-                            *at = if wins { place } else { *at };
-                        }
-                    }
-                }),
-                None => {
-                    for start in self.inside(index) {
-                        super::simd::add_scaled(out, share, &images[start..start + channels]);
-                    }
+        if !self.largest {
+            let mut outputs = vec![0.0; rows * size];
+            let share = 1.0 / (self.windows.kernel * self.windows.kernel) as f32;
+            for (index, out) in outputs.chunks_exact_mut(channels).enumerate() {
+                for start in self.inside(index) {
+                    super::simd::add_scaled(out, share, &images[start..start + channels]);
                 }
             }
+            return (outputs, Vec::new());
         }
+        let (mut outputs, mut places) = (vec![f32::NEG_INFINITY; rows * size], vec![0; rows * size]);
+        wide(
+            #[inline(always)]
+            || {
+                let outputs = outputs.chunks_exact_mut(channels).zip(places.chunks_exact_mut(channels));
+                for (index, (outputs, places)) in outputs.enumerate() {
+                    for (place, start) in (0..).zip(self.inside(index)) {
+                        keep_larger(outputs, places, place, &images[start..start + channels]);
+                    }
+                }
+            },
+        );
         (outputs, places)
     }
 
-    pub fn backward(&self, places: &[u16], gradients: &[f32]) -> Vec<f32> {
+    pub fn backward(&self, places: &[u32], gradients: &[f32]) -> Vec<f32> {
         let channels = self.windows.input.channels;
         let rows = gradients.len() / (self.count.0 * self.count.1 * channels);
         let mut back = vec![0.0; rows * self.windows.input.numbers()];
         let share = 1.0 / (self.windows.kernel * self.windows.kernel) as f32;
-        for (index, g) in gradients.chunks_exact(channels).enumerate() {
-            match places.get(index * channels..(index + 1) * channels) {
-                Some(places) => wide(|| {
-                    for (place, start) in (0u16..).zip(self.inside(index)) {
-                        for ((sum, &g), &at) in back[start..start + channels].iter_mut().zip(g).zip(places) {
-                            *sum += if at == place { g } else { 0.0 };
+        wide(
+            #[inline(always)]
+            || {
+                for (index, g) in gradients.chunks_exact(channels).enumerate() {
+                    let places = places.get(index * channels..(index + 1) * channels);
+                    for (place, start) in (0..).zip(self.inside(index)) {
+                        let back = &mut back[start..start + channels];
+                        match places {
+                            Some(places) => add_where(back, places, place, g),
+                            None => super::simd::add_scaled(back, share, g),
                         }
                     }
-                }),
-                None => {
-                    for start in self.inside(index) {
-                        super::simd::add_scaled(&mut back[start..start + channels], share, g);
-                    }
                 }
-            }
-        }
+            },
+        );
         back
     }
 
     /// Where the numbers of an output's window begin, position by position.
+    #[inline(always)]
     fn inside(&self, index: usize) -> impl Iterator<Item = usize> {
         let Windows { input, kernel, stride, .. } = self.windows;
         let (row, place) = (index / (self.count.0 * self.count.1), index % (self.count.0 * self.count.1));
         let corner = (place / self.count.1 * stride, place % self.count.1 * stride);
-        (0..kernel * kernel).map(move |offset| {
-            let (y, x) = (corner.0 + offset / kernel, corner.1 + offset % kernel);
-            row * input.numbers() + (y * input.width + x) * input.channels
-        })
+        let first = row * input.numbers() + (corner.0 * input.width + corner.1) * input.channels;
+        let lines = (0..kernel).map(move |y| first + y * input.width * input.channels);
+        lines.flat_map(move |line| (0..kernel).map(move |x| line + x * input.channels))
+    }
+}
+
+/// Takes every number that is larger, and where it comes from. NaN wins, so that it is not lost.
+#[inline(always)]
+fn keep_larger(largest: &mut [f32], places: &mut [u32], place: u32, numbers: &[f32]) {
+    for ((largest, at), &x) in largest.iter_mut().zip(places).zip(numbers) {
+        let wins = x > *largest || x.is_nan();
+        *largest = if wins { x } else { *largest };
+        *at = if wins { place } else { *at };
+    }
+}
+
+/// Adds gradients to the numbers that were the largest.
+#[inline(always)]
+fn add_where(sums: &mut [f32], places: &[u32], place: u32, gradients: &[f32]) {
+    for ((sum, &at), &g) in sums.iter_mut().zip(places).zip(gradients) {
+        *sum += if at == place { g } else { 0.0 };
     }
 }
 

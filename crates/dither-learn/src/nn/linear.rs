@@ -86,7 +86,10 @@ impl Linear {
         let mut hidden = Hidden::new();
         for adapter in &self.adapters {
             let mut h = multiply(&x, &view(parameters.get(adapter.down), self.inputs).t());
-            wide(|| h.iter_mut().for_each(|h| *h *= adapter.scale));
+            wide(
+                #[inline(always)]
+                || h.iter_mut().for_each(|h| *h *= adapter.scale),
+            );
             let up = view(parameters.get(adapter.up), adapter.rank);
             add_product(&view(&h, adapter.rank), &up.t(), &mut part_mut(&mut y, 0..rows, adapter.columns.clone()));
             hidden.push(h);
@@ -113,7 +116,10 @@ impl Linear {
             let g = part(&g, 0..g.nrows(), adapter.columns.clone());
             // The gradient of x·Aᵀ; the scale is already in `hidden`.
             let mut u = multiply(&g, &view(parameters.get(adapter.up), adapter.rank));
-            wide(|| u.iter_mut().for_each(|u| *u *= adapter.scale));
+            wide(
+                #[inline(always)]
+                || u.iter_mut().for_each(|u| *u *= adapter.scale),
+            );
             let (h, x, u) = (view(&hidden, adapter.rank), view(&inputs, self.inputs), view(&u, adapter.rank));
             tape.rows(adapter.up, spans, |rows, out| {
                 let (g, h) = (part(&g, rows.clone(), 0..adapter.columns.len()), part(&h, rows, 0..adapter.rank));
@@ -133,11 +139,14 @@ impl Linear {
             let columns = first..first + bias.length;
             first = columns.end;
             tape.rows(bias, spans, |rows, out| {
-                wide(|| {
-                    for row in gradients[rows.start * self.outputs..rows.end * self.outputs].chunks(self.outputs) {
-                        add_scaled(out, 1.0, &row[columns.clone()]);
-                    }
-                });
+                wide(
+                    #[inline(always)]
+                    || {
+                        for row in gradients[rows.start * self.outputs..rows.end * self.outputs].chunks(self.outputs) {
+                            add_scaled(out, 1.0, &row[columns.clone()]);
+                        }
+                    },
+                );
             });
         }
         if self.weights.iter().any(|slot| slot.layer.is_some()) {

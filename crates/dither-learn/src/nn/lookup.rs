@@ -7,14 +7,17 @@ use super::simd::{add_scaled, sum_of_squares, wide};
 
 /// Adds the output gradients of all positions to the rows that they took.
 pub fn add(table: &mut [f32], ids: &[u32], gradients: &[f32], width: usize) {
-    wide(|| {
-        for (&id, g) in ids.iter().zip(gradients.chunks(width)) {
-            let start = (id as usize).saturating_mul(width);
-            if let Some(row) = table.get_mut(start..start.saturating_add(width)) {
-                add_scaled(row, 1.0, g);
+    wide(
+        #[inline(always)]
+        || {
+            for (&id, g) in ids.iter().zip(gradients.chunks(width)) {
+                let start = (id as usize).saturating_mul(width);
+                if let Some(row) = table.get_mut(start..start.saturating_add(width)) {
+                    add_scaled(row, 1.0, g);
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// The squared norm of the gradient of one sample: positions that took the same row add up before they are squared.
@@ -28,20 +31,23 @@ pub fn square(ids: &[u32], gradients: &[f32], rows: usize) -> f64 {
     let same = |a: &(u32, usize), b: &(u32, usize)| a.0 == b.0 && !is(Mutant::TokensTwice);
     let mut total = vec![0.0; width];
     let (mut squares, mut lengths) = (0.0, 0.0);
-    wide(|| {
-        for positions in order.chunk_by(same) {
-            let row = |&(_, position): &(u32, usize)| &gradients[position * width..(position + 1) * width];
-            let [first, rest @ ..] = positions else { continue };
-            if rest.is_empty() {
-                squares += sum_of_squares(row(first));
-                continue;
+    wide(
+        #[inline(always)]
+        || {
+            for positions in order.chunk_by(same) {
+                let row = |&(_, position): &(u32, usize)| &gradients[position * width..(position + 1) * width];
+                let [first, rest @ ..] = positions else { continue };
+                if rest.is_empty() {
+                    squares += sum_of_squares(row(first));
+                    continue;
+                }
+                total.copy_from_slice(row(first));
+                rest.iter().for_each(|position| add_scaled(&mut total, 1.0, row(position)));
+                squares += sum_of_squares(&total);
+                lengths += positions.iter().map(|position| sum_of_squares(row(position)).sqrt()).sum::<f64>();
             }
-            total.copy_from_slice(row(first));
-            rest.iter().for_each(|position| add_scaled(&mut total, 1.0, row(position)));
-            squares += sum_of_squares(&total);
-            lengths += positions.iter().map(|position| sum_of_squares(row(position)).sqrt()).sum::<f64>();
-        }
-    });
+        },
+    );
     ghost::rounded_up(squares, lengths)
 }
 
@@ -54,7 +60,16 @@ pub fn tied_square(ids: &[u32], looked_up: &[f32], x: &View<'_>, g: &View<'_>) -
     if positions == 0 || alone.is_nan() {
         return alone;
     }
-    let lengths: f64 = looked_up.chunks(width).map(|row| wide(|| sum_of_squares(row)).sqrt()).sum();
+    let lengths: f64 = looked_up
+        .chunks(width)
+        .map(|row| {
+            wide(
+                #[inline(always)]
+                || sum_of_squares(row),
+            )
+            .sqrt()
+        })
+        .sum();
     if ghost::pays(positions, rows * width) {
         let mut sum = Sum::of(&multiply(x, &x.t()), &multiply(g, &g.t()), positions);
         let e = super::matrix::view(looked_up, width);
@@ -79,5 +94,11 @@ pub fn tied_square(ids: &[u32], looked_up: &[f32], x: &View<'_>, g: &View<'_>) -
     }
     let mut table = multiply(&g.t(), x);
     add(&mut table, ids, looked_up, width);
-    ghost::rounded_up(wide(|| sum_of_squares(&table)), ghost::lengths(x, g) + lengths)
+    ghost::rounded_up(
+        wide(
+            #[inline(always)]
+            || sum_of_squares(&table),
+        ),
+        ghost::lengths(x, g) + lengths,
+    )
 }

@@ -17,15 +17,21 @@ pub fn cross_entropy(scores: &mut [f32], classes: usize, targets: &[Option<u32>]
             row.fill(f32::NAN);
             return f32::NAN;
         };
-        let (top, peak) = wide(|| {
-            let top = largest(row);
-            softmax(row, 1.0);
-            (top, largest(row))
-        });
+        let (top, peak) = wide(
+            #[inline(always)]
+            || {
+                let top = largest(row);
+                softmax(row, 1.0);
+                (top, largest(row))
+            },
+        );
         // The largest probability is 1 over the sum of exponentials.
         let loss = top - score - peak.ln();
         row[*target as usize] -= 1.0;
-        wide(|| row.iter_mut().for_each(|g| *g *= weight));
+        wide(
+            #[inline(always)]
+            || row.iter_mut().for_each(|g| *g *= weight),
+        );
         loss
     })
     .collect()

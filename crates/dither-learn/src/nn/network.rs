@@ -38,7 +38,7 @@ pub struct Network {
 #[derive(Clone, Debug)]
 enum Body {
     Layers(Feedforward),
-    Transformer(Transformer),
+    Transformer(Box<Transformer>),
 }
 
 /// How many rows are predicted at once.
@@ -59,10 +59,10 @@ impl Network {
             }
             Description::Encoder(encoder) => {
                 let body = Transformer::encoder(&mut builder, encoder)?;
-                (Body::Transformer(body), Some(encoder.objective), encoder.outputs)
+                (Body::Transformer(body.into()), Some(encoder.objective), encoder.outputs)
             }
             Description::Decoder(decoder) => {
-                (Body::Transformer(Transformer::decoder(&mut builder, decoder)?), None, decoder.vocabulary)
+                (Body::Transformer(Transformer::decoder(&mut builder, decoder)?.into()), None, decoder.vocabulary)
             }
         };
         if objective == Some(Objective::Number) && outputs != 1 {

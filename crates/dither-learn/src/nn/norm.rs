@@ -35,23 +35,26 @@ impl Norm {
         let (gamma, beta) = (parameters.get(self.gamma), self.beta.map(|beta| parameters.get(beta)));
         let mut outputs = vec![0.0; rows.len()];
         let mut inverse = Vec::with_capacity(rows.len() / self.width);
-        wide(|| {
-            for (row, out) in rows.chunks_exact_mut(self.width).zip(outputs.chunks_exact_mut(self.width)) {
-                inverse.push(normalise(row, beta.is_some(), self.epsilon));
-                match beta {
-                    Some(beta) => {
-                        for (((out, &x), &gamma), &beta) in out.iter_mut().zip(&*row).zip(gamma).zip(beta) {
-                            *out = x * gamma + beta;
+        wide(
+            #[inline(always)]
+            || {
+                for (row, out) in rows.chunks_exact_mut(self.width).zip(outputs.chunks_exact_mut(self.width)) {
+                    inverse.push(normalise(row, beta.is_some(), self.epsilon));
+                    match beta {
+                        Some(beta) => {
+                            for (((out, &x), &gamma), &beta) in out.iter_mut().zip(&*row).zip(gamma).zip(beta) {
+                                *out = x * gamma + beta;
+                            }
                         }
-                    }
-                    None => {
-                        for ((out, &x), &gamma) in out.iter_mut().zip(&*row).zip(gamma) {
-                            *out = x * gamma;
+                        None => {
+                            for ((out, &x), &gamma) in out.iter_mut().zip(&*row).zip(gamma) {
+                                *out = x * gamma;
+                            }
                         }
                     }
                 }
-            }
-        });
+            },
+        );
         (outputs, Normalised { rows, inverse })
     }
 
@@ -68,13 +71,18 @@ impl Norm {
         let width = self.width;
         tape.rows(self.gamma, spans, |rows, out| {
             let range = rows.start * width..rows.end * width;
-            wide(|| {
-                for (g, x) in gradients[range.clone()].chunks_exact(width).zip(saved.rows[range].chunks_exact(width)) {
-                    for ((out, &g), &x) in out.iter_mut().zip(g).zip(x) {
-                        *out += g * x;
+            wide(
+                #[inline(always)]
+                || {
+                    for (g, x) in
+                        gradients[range.clone()].chunks_exact(width).zip(saved.rows[range].chunks_exact(width))
+                    {
+                        for ((out, &g), &x) in out.iter_mut().zip(g).zip(x) {
+                            *out += g * x;
+                        }
                     }
-                }
-            });
+                },
+            );
         });
         if let Some(beta) = self.beta {
             tape.rows(beta, spans, |rows, out| add_rows(&gradients[rows.start * width..rows.end * width], out));
@@ -83,15 +91,18 @@ impl Norm {
             return Vec::new();
         }
         let gamma = parameters.get(self.gamma);
-        wide(|| {
-            let rows = gradients.chunks_exact_mut(width).zip(saved.rows.chunks_exact(width));
-            for ((g, x), &inverse) in rows.zip(&saved.inverse) {
-                for (g, &gamma) in g.iter_mut().zip(gamma) {
-                    *g *= gamma;
+        wide(
+            #[inline(always)]
+            || {
+                let rows = gradients.chunks_exact_mut(width).zip(saved.rows.chunks_exact(width));
+                for ((g, x), &inverse) in rows.zip(&saved.inverse) {
+                    for (g, &gamma) in g.iter_mut().zip(gamma) {
+                        *g *= gamma;
+                    }
+                    back(g, x, inverse, self.beta.is_some());
                 }
-                back(g, x, inverse, self.beta.is_some());
-            }
-        });
+            },
+        );
         gradients
     }
 }
@@ -112,7 +123,12 @@ impl GroupNorm {
     pub fn forward(&self, parameters: &Parameters, rows: &[f32]) -> (Vec<f32>, Normalised) {
         let mut grouped = self.gather(rows);
         let chunk = self.positions * self.channels / self.groups;
-        let normalise = |row| wide(|| normalise(row, true, self.epsilon));
+        let normalise = |row| {
+            wide(
+                #[inline(always)]
+                || normalise(row, true, self.epsilon),
+            )
+        };
         let inverse = grouped.chunks_exact_mut(chunk).map(normalise).collect();
         let mut outputs = self.scatter(&grouped);
         let (gamma, beta) = (parameters.get(self.gamma), parameters.get(self.beta));
@@ -159,7 +175,10 @@ impl GroupNorm {
         for ((g, x), &inverse) in
             grouped.chunks_exact_mut(chunk).zip(saved.rows.chunks_exact(chunk)).zip(&saved.inverse)
         {
-            wide(|| back(g, x, inverse, true));
+            wide(
+                #[inline(always)]
+                || back(g, x, inverse, true),
+            );
         }
         self.scatter(&grouped)
     }
@@ -190,11 +209,14 @@ fn swap(numbers: &[f32], outer: usize, inner: usize, run: usize) -> Vec<f32> {
 
 /// Σ of rows as wide as `out`.
 fn add_rows(rows: &[f32], out: &mut [f32]) {
-    wide(|| {
-        for row in rows.chunks_exact(out.len()) {
-            super::simd::add_scaled(out, 1.0, row);
-        }
-    });
+    wide(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact(out.len()) {
+                super::simd::add_scaled(out, 1.0, row);
+            }
+        },
+    );
 }
 
 /// Normalises a row in place; returns by what it was multiplied.

@@ -4,13 +4,11 @@
 
 use std::f32::consts::{FRAC_1_SQRT_2, LOG2_E};
 
-/// Runs a closure that is inlined into code for the widest registers there are.
+/// Runs a closure in code for the widest registers there are. It must be marked `#[inline(always)]`: what is called and
+/// not inlined is compiled for the narrowest.
 #[inline(always)]
 pub fn wide<R>(run: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || run(),
-    )
+    pulp::Arch::new().dispatch(run)
 }
 
 /// e^x within 2 units in the last place; 0 and not a denormal number for x below −87, and NaN for NaN.
@@ -126,7 +124,7 @@ mod tests {
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
         assert!(exp(f32::NAN).is_nan() && exp(1e9).is_finite());
         // Φ from a table of the normal law.
-        for (x, expected) in [(0.0, 0.5), (1.0, 0.841_344_75), (-1.96, 0.024_997_9), (3.0, 0.998_650_1)] {
+        for (x, expected) in [(0.0, 0.5), (1.0, 0.841_344_8), (-1.96, 0.024_997_9), (3.0, 0.998_650_1)] {
             assert!((normal(x).0 - expected).abs() < 3e-7, "{x}");
         }
     }

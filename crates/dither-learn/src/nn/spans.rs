@@ -33,11 +33,6 @@ impl Spans {
         self.0[self.len()]
     }
 
-    /// One of them.
-    pub fn get(&self, index: usize) -> Range<usize> {
-        self.0[index]..self.0[index + 1]
-    }
-
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Range<usize>> {
         self.0.windows(2).map(|pair| pair[0]..pair[1])

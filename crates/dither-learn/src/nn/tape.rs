@@ -71,7 +71,10 @@ impl<'a> Tape<'a> {
         let mut values = vec![0.0; spans.len() * slot.length];
         for (sample, (span, row)) in spans.iter().zip(values.chunks_mut(slot.length)).enumerate() {
             fill(span, row);
-            records.squares[layer][sample] += wide(|| sum_of_squares(row));
+            records.squares[layer][sample] += wide(
+                #[inline(always)]
+                || sum_of_squares(row),
+            );
         }
         records.records.push(Record::Rows { slot, values });
     }
@@ -196,7 +199,10 @@ impl Record {
                 for (sample, row) in values.chunks(slot.length).enumerate() {
                     let factor = factors.get(slot, sample);
                     if factor != 0.0 {
-                        wide(|| add_scaled(out, factor, row));
+                        wide(
+                            #[inline(always)]
+                            || add_scaled(out, factor, row),
+                        );
                     }
                 }
             }
@@ -238,6 +244,9 @@ impl Record {
 fn scale(numbers: &mut [f32], factor: f32) {
     match factor {
         0.0 => numbers.fill(0.0),
-        _ => wide(|| numbers.iter_mut().for_each(|number| *number *= factor)),
+        _ => wide(
+            #[inline(always)]
+            || numbers.iter_mut().for_each(|number| *number *= factor),
+        ),
     }
 }

@@ -313,7 +313,7 @@ fn check(sizes: &[usize], heads: usize, groups: usize, width: usize, train: &Tra
     if sizes.contains(&0) {
         return refuse("a size is 0");
     }
-    if width % heads != 0 || heads % groups != 0 {
+    if !width.is_multiple_of(heads) || !heads.is_multiple_of(groups) {
         return refuse("heads must divide the width, and groups the heads");
     }
     let largest = sizes.iter().copied().max().unwrap_or(0);

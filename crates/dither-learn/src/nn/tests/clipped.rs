@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::cases::{batch, descriptions, network};
 use super::{clipped, distance, norm, plain, samples, some};
 use crate::model::{Batch, Clipping, Inputs, Model, Targets};
-use crate::nn::Network;
+use crate::nn::{Activation, Decoder, Description, Encoder, Lora, Network, Objective, Train};
 
 /// What clipping says a sample counts, from its gradient.
 fn reference(network: &Network, gradient: &[f32], clipping: &Clipping) -> Vec<f32> {
@@ -123,6 +123,36 @@ fn every_kind_of_network_is_clipped_as_if_gradients_were_made() {
                 let result = check(&mut network, &batch, &clipping, total);
                 assert_eq!(result, Ok(()), "{name}, {rows:?}, {clipping:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn norms_of_wider_networks_are_as_exact() {
+    let wider = |train| Encoder {
+        vocabulary: 300,
+        positions: 24,
+        width: 64,
+        blocks: 2,
+        heads: 4,
+        hidden: 256,
+        outputs: 5,
+        objective: Objective::Classes,
+        train,
+    };
+    let Encoder { vocabulary, positions, width, blocks, heads, hidden, train, .. } = wider(Train::All);
+    let decoder = Decoder { vocabulary, positions, width, blocks, heads, groups: None, hidden, train };
+    for description in [
+        Description::Encoder(wider(Train::All)),
+        Description::Encoder(wider(Train::Lora(Lora::new(4)))),
+        Description::Decoder(decoder),
+        Description::mlp(100, &[200, 50], 10, Activation::Gelu, Objective::Classes),
+        Description::small_cnn(10),
+    ] {
+        let mut network = Network::new(&description, 1).unwrap();
+        let batch = batch(&description, &[1, 2, 1, 0, 3], 2);
+        for (clipping, total) in clippings(&mut network, &batch) {
+            assert_eq!(check(&mut network, &batch, &clipping, total), Ok(()), "{description:?}, {clipping:?}");
         }
     }
 }
