@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use dither_learn::train::card::rounded_up;
 use dither_learn::train::session::TrainingSession;
 use dither_learn::train::trainer::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -46,9 +47,16 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
     let trained = trained?;
     let price = session.plan().price()?;
     let charged = if trained.repeated { "trained before, charged then" } else { "charged" };
+    let accuracy = session.accuracy().map_or(String::new(), |measured| {
+        format!(
+            "right in {:.1} % of rows, with noise, at a further ε {}\n",
+            100.0 * measured.accuracy,
+            measured.epsilon
+        )
+    });
     let text = format!(
-        "{charged} ε {:.4} δ {:e} · {} steps · receipt {}:{}\nwritten to {}\n",
-        price.best as f64 / 1e9,
+        "{accuracy}{charged} ε {} δ {:e} · {} steps · receipt {}:{}\nwritten to {}\n",
+        rounded_up(price.best),
         session.plan().delta().as_f64(),
         trained.finished.executed,
         trained.receipt.sequence,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::model::Model;
 use crate::train::error::TrainError;
+use crate::train::evaluation::Accuracy;
 use crate::train::key::unusable;
 use crate::train::plan::DpPlan;
 use crate::train::trainer::Trained;
@@ -15,7 +16,7 @@ use crate::train::trainer::Trained;
 ///
 /// # Errors
 /// What has no price.
-pub fn json(plan: &DpPlan, trained: &Trained) -> Result<Value, TrainError> {
+pub fn json(plan: &DpPlan, trained: &Trained, accuracy: Option<&Accuracy>) -> Result<Value, TrainError> {
     let (planned, executed) = (plan.price()?, plan.price_of(trained.finished.executed)?);
     let epsilon = |nanos: Option<u64>| nanos.map(|nanos| nanos as f64 / 1e9);
     let plan_value: Value = serde_json::from_str(&plan.json()).unwrap_or_default();
@@ -30,6 +31,7 @@ pub fn json(plan: &DpPlan, trained: &Trained) -> Result<Value, TrainError> {
             "epsilon_of_executed_steps": executed.best as f64 / 1e9,
         },
         "steps": { "planned": plan.steps(), "executed": trained.finished.executed },
+        "evaluation": accuracy,
         "weights_sha256": trained.finished.weights,
         "receipt": format!("{}:{}", trained.receipt.sequence, trained.receipt.head),
         "plan_sha256": plan.hash(),
@@ -41,9 +43,9 @@ pub fn json(plan: &DpPlan, trained: &Trained) -> Result<Value, TrainError> {
 ///
 /// # Errors
 /// What has no price.
-pub fn markdown(plan: &DpPlan, trained: &Trained) -> Result<String, TrainError> {
+pub fn markdown(plan: &DpPlan, trained: &Trained, accuracy: Option<&Accuracy>) -> Result<String, TrainError> {
     let price = plan.price()?;
-    let epsilon = price.best as f64 / 1e9;
+    let epsilon = rounded_up(price.best);
     let delta = plan.delta().as_f64();
     let unit = match plan.unit() {
         PrivacyUnit::Column(column) => {
@@ -52,17 +54,22 @@ pub fn markdown(plan: &DpPlan, trained: &Trained) -> Result<String, TrainError> 
         PrivacyUnit::Row => "each row by itself".into(),
     };
     let neighbors = neighbors(plan.neighbors());
-    let amount = |nanos: Option<u64>| nanos.map_or("none".into(), |nanos| format!("{:.4}", nanos as f64 / 1e9));
+    let amount = |nanos: Option<u64>| nanos.map_or("none".into(), rounded_up);
     let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
+    let measured = accuracy.map_or(String::new(), |measured| {
+        let Accuracy { right, wrong, accuracy, epsilon } = measured;
+        let noisy = format!("{right} right and {wrong} wrong, with noise, at a further ε of {epsilon}");
+        format!("| accuracy | {:.1} %: {noisy} |\n", 100.0 * accuracy)
+    });
     Ok(format!(
         "# Model card\n\n\
-         This model was trained under (ε, δ)-differential privacy with **ε = {epsilon:.4}** and **δ = {delta:e}**, for tables \
+         This model was trained under (ε, δ)-differential privacy with **ε = {epsilon}** and **δ = {delta:e}**, for tables \
          that differ by {neighbors}. Protected is: {unit}.\n\n\
          | | |\n| --- | --- |\n\
          | ε by numerical composition (PLD, upper bound) | {} |\n| ε by Rényi composition | {} |\n\
          | noise multiplier σ | {:.6} |\n| clipping norm | {} |\n| sampling rate (Poisson) | {:.6e} |\n\
          | steps planned and charged | {} |\n| steps executed | {} |\n| public divisor | {} |\n\
-         | weights, SHA-256 | `{}` |\n| plan, SHA-256 | `{}` |\n| receipt | `{receipt}` |\n\n\
+         | weights, SHA-256 | `{}` |\n| plan, SHA-256 | `{}` |\n| receipt | `{receipt}` |\n{measured}\n\
          Anything computed from the weights keeps this guarantee. It covers this run: what else was published about the \
          same people adds to it, and the ledger that gave the receipt adds it up. Assumed is that the clipped gradient of a \
          unit, in floating point, depends on that unit alone and is as short as the clipping norm.\n",
@@ -77,6 +84,17 @@ pub fn markdown(plan: &DpPlan, trained: &Trained) -> Result<String, TrainError> 
         trained.finished.weights,
         plan.hash(),
     ))
+}
+
+/// Nano-units of ε in words, to four places, never less than they are.
+///
+/// ```
+/// use dither_learn::train::card::rounded_up;
+/// assert_eq!((rounded_up(2_381_700_001), rounded_up(3_000_000_000)), ("2.3818".into(), "3.0000".into()));
+/// ```
+pub fn rounded_up(nanos: u64) -> String {
+    let places = nanos.div_ceil(100_000);
+    format!("{}.{:04}", places / 10_000, places % 10_000)
 }
 
 /// What neighbours differ by, in words.

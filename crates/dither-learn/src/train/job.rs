@@ -79,6 +79,9 @@ pub struct Job {
     pub clipping: ClippingPart,
     /// How weights follow from gradients.
     pub optimizer: OptimizerPart,
+    /// A charged measurement of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<EvaluationPart>,
     /// Where the model goes.
     pub output: OutputPart,
 }
@@ -225,6 +228,16 @@ pub struct OptimizerPart {
     pub cosine: bool,
     /// How much of the average of weights is kept in a step.
     pub average: Option<f64>,
+}
+
+/// How often the model is right on a table, with a charge of its own in the same scope.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationPart {
+    /// ε of the measurement; its δ is zero.
+    pub epsilon: Epsilon,
+    /// The rows, of people of the same kind as those of the run.
+    pub data: Data,
 }
 
 /// Where the model goes.

@@ -21,6 +21,9 @@ pub enum Data {
         /// What separates cells.
         #[serde(default = "comma")]
         delimiter: char,
+        /// The names of the columns, for a file without a header.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        columns: Option<Vec<String>>,
         /// What a model sees.
         features: Vec<Feature>,
         /// What it should say.
@@ -33,6 +36,9 @@ pub enum Data {
         /// What separates cells.
         #[serde(default = "comma")]
         delimiter: char,
+        /// The names of the columns, for a file without a header.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        columns: Option<Vec<String>>,
         /// The column.
         text: String,
         /// How a text becomes tokens.
@@ -166,8 +172,8 @@ impl Source {
         let mut source =
             Self { data: data.clone(), base: base.to_owned(), unit: unit.map(str::to_owned), header: Vec::new() };
         let mut columns: Vec<&str> = unit.into_iter().collect();
-        let (file, delimiter) = match data {
-            Data::Table { file, delimiter, features, label } => {
+        let (file, delimiter, names) = match data {
+            Data::Table { file, delimiter, columns: names, features, label } => {
                 if features.is_empty() {
                     return Err(TrainError::field("data.features", "there is none", "list at least one column"));
                 }
@@ -188,9 +194,9 @@ impl Source {
                     });
                 }
                 columns.push(label.column()?);
-                (file, *delimiter)
+                (file, *delimiter, names)
             }
-            Data::Text { file, delimiter, text, tokens, length, label } => {
+            Data::Text { file, delimiter, columns: names, text, tokens, length, label } => {
                 if !(1..=1 << 16).contains(length) || matches!(tokens, Tokens::Words { buckets: 0 }) {
                     return Err(TrainError::field("data.length", "no token is read", "use 1 to 65536 tokens"));
                 }
@@ -198,7 +204,7 @@ impl Source {
                 if let Some(label) = label {
                     columns.push(label.column()?);
                 }
-                (file, *delimiter)
+                (file, *delimiter, names)
             }
             Data::Images { images, labels, classes, pixels } => {
                 if unit.is_some() {
@@ -217,8 +223,10 @@ impl Source {
         }
         let path = base.join(file);
         let mut lines = Lines::open(&path)?;
-        let first = lines.next(&path)?.unwrap_or_default();
-        source.header = cells(first.trim_start_matches('\u{feff}'), delimiter);
+        source.header = match names {
+            Some(names) => names.clone(),
+            None => cells(lines.next(&path)?.unwrap_or_default().trim_start_matches('\u{feff}'), delimiter),
+        };
         if let Some(missing) = columns.into_iter().find(|column| !source.header.iter().any(|name| name == column)) {
             let known = source.header.join(", ");
             return Err(TrainError::field(
@@ -244,24 +252,28 @@ impl Source {
     /// [`TrainError::Table`] where the files cannot be read; never for what a row holds.
     pub(crate) fn read(&self) -> Result<Rows, TrainError> {
         let rows = match &self.data {
-            Data::Table { file, delimiter, features, label } => self.lines(file, *delimiter, |rows, row| {
-                let Some(target) = label.target(|column| self.cell(row, column)) else { return false };
-                for feature in features {
-                    feature.push(|column| self.cell(row, column), &mut rows.numbers);
-                }
-                target.push(rows);
-                true
-            }),
-            Data::Text { file, delimiter, text, tokens, length, label } => self.lines(file, *delimiter, |rows, row| {
-                if let Some(label) = label {
+            Data::Table { file, delimiter, columns, features, label } => {
+                self.lines(file, *delimiter, columns.is_none(), |rows, row| {
                     let Some(target) = label.target(|column| self.cell(row, column)) else { return false };
+                    for feature in features {
+                        feature.push(|column| self.cell(row, column), &mut rows.numbers);
+                    }
                     target.push(rows);
-                }
-                let (ids, real) = tokens.of(self.cell(row, text), *length);
-                rows.tokens.extend(ids);
-                rows.lengths.push(real);
-                true
-            }),
+                    true
+                })
+            }
+            Data::Text { file, delimiter, columns, text, tokens, length, label } => {
+                self.lines(file, *delimiter, columns.is_none(), |rows, row| {
+                    if let Some(label) = label {
+                        let Some(target) = label.target(|column| self.cell(row, column)) else { return false };
+                        target.push(rows);
+                    }
+                    let (ids, real) = tokens.of(self.cell(row, text), *length);
+                    rows.tokens.extend(ids);
+                    rows.lengths.push(real);
+                    true
+                })
+            }
             Data::Images { images, labels, classes, pixels } => self.images(images, labels, *classes, *pixels),
         };
         let mut rows = rows.map_err(|error| TrainError::Table { detail: error.to_string() })?;
@@ -283,11 +295,14 @@ impl Source {
         &self,
         file: &Path,
         delimiter: char,
+        header: bool,
         add: impl Fn(&mut Rows, &[String]) -> bool,
     ) -> Result<Rows, TrainError> {
         let path = self.base.join(file);
         let mut lines = Lines::open(&path)?;
-        lines.next(&path)?;
+        if header {
+            lines.next(&path)?;
+        }
         let mut rows = Rows::default();
         while let Some(line) = lines.next(&path)? {
             let row = cells(&line, delimiter);

@@ -9,6 +9,7 @@ pub mod card;
 pub mod checkpoint;
 pub mod data;
 pub mod error;
+pub mod evaluation;
 pub mod job;
 pub mod key;
 pub mod linear;

@@ -7,6 +7,7 @@ use dither_ledger::Ledger;
 use crate::model::Model;
 use crate::train::card;
 use crate::train::error::TrainError;
+use crate::train::evaluation::{Accuracy, Place, evaluate};
 use crate::train::job::{Job, ModelPart};
 use crate::train::key::{JobFile, unusable};
 use crate::train::linear::Linear;
@@ -20,6 +21,7 @@ pub struct TrainingSession {
     base: PathBuf,
     plan: DpPlan,
     model: Box<dyn Model>,
+    accuracy: Option<Accuracy>,
 }
 
 impl TrainingSession {
@@ -32,7 +34,7 @@ impl TrainingSession {
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
         let model = build(&job)?;
         let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;
-        Ok(Self { job, base, plan, model })
+        Ok(Self { job, base, plan, model, accuracy: None })
     }
 
     /// The plan.
@@ -50,6 +52,11 @@ impl TrainingSession {
         self.model.as_mut()
     }
 
+    /// How often the model was right, if the job says that it is measured and it was trained.
+    pub fn accuracy(&self) -> Option<&Accuracy> {
+        self.accuracy.as_ref()
+    }
+
     /// Where the model goes.
     pub fn folder(&self) -> PathBuf {
         self.base.join(&self.job.output.folder)
@@ -61,11 +68,11 @@ impl TrainingSession {
     /// What has no price.
     pub fn summary(&self) -> Result<String, TrainError> {
         let (plan, price) = (&self.plan, self.plan.price()?);
-        let amount = |nanos: Option<u64>| nanos.map_or("none".into(), |nanos| format!("{:.4}", nanos as f64 / 1e9));
+        let amount = |nanos: Option<u64>| nanos.map_or("none".into(), card::rounded_up);
         let mut text = format!(
             "{} weights, {} steps, {:.1} units in a sample on average, in {} parts\n\
              noise multiplier {:.5}, clipping norm {}, divisor {}\n\
-             ε {:.4} at δ {:e}, for {}: PLD {}, RDP {}\n",
+             ε {} at δ {:e}, for {}: PLD {}, RDP {}\n",
             plan.weights(),
             plan.steps(),
             plan.units().map_or(plan.divisor(), |units| units as f64 * plan.rate().as_f64()),
@@ -73,7 +80,7 @@ impl TrainingSession {
             plan.noise_multiplier(),
             plan.norm(),
             plan.divisor(),
-            price.best as f64 / 1e9,
+            card::rounded_up(price.best),
             plan.delta().as_f64(),
             card::neighbors(plan.neighbors()),
             amount(price.basic),
@@ -111,7 +118,10 @@ impl TrainingSession {
             }
             _ => {}
         }
-        let source = Source::open(&self.job.data, &self.base, self.job.unit.column.as_deref())?;
+        let unit = self.job.unit.column.as_deref();
+        let source = Source::open(&self.job.data, &self.base, unit)?;
+        let measured =
+            self.job.evaluation.as_ref().map(|part| Source::open(&part.data, &self.base, unit)).transpose()?;
         let folder = self.folder();
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
@@ -140,12 +150,27 @@ impl TrainingSession {
             operator,
         };
         let trained = run.train(watch).await;
+        if let (Ok(_), Some(part), Some(source)) = (&trained, &self.job.evaluation, &measured) {
+            let place = Place {
+                ledger: &ledger,
+                scope: self.job.ledger.scope.clone(),
+                limits: &limits,
+                rows_per_unit: self.plan.rows_per_unit(),
+                distance: self.plan.neighbors().distance(),
+            };
+            let accuracy = evaluate(self.model.as_mut(), part, source, &key, place).await;
+            if let Err(error) = accuracy.map(|accuracy| self.accuracy = Some(accuracy)) {
+                ledger.close().await;
+                return Err(error);
+            }
+        }
         ledger.close().await;
         let trained = trained?;
         let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
         card::write_weights(&folder.join("model.safetensors"), self.model.as_ref(), &receipt)?;
-        let json = format!("{:#}\n", card::json(&self.plan, &trained)?);
-        for (name, text) in [("card.md", card::markdown(&self.plan, &trained)?), ("card.json", json)] {
+        let accuracy = self.accuracy.as_ref();
+        let json = format!("{:#}\n", card::json(&self.plan, &trained, accuracy)?);
+        for (name, text) in [("card.md", card::markdown(&self.plan, &trained, accuracy)?), ("card.json", json)] {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|error| unusable(&path, error))?;
         }

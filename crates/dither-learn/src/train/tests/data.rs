@@ -100,6 +100,7 @@ fn texts_become_tokens_by_public_rules() {
     let data = |tokens| Data::Text {
         file: "t.tsv".into(),
         delimiter: '\t',
+        columns: None,
         text: "text".into(),
         tokens,
         length: 4,
@@ -116,12 +117,21 @@ fn texts_become_tokens_by_public_rules() {
     let (ids, lengths) = read(Tokens::Bytes);
     assert_eq!((&ids[..4], lengths), (&[73, 102, 109, 109][..], vec![4, 1, 2]));
     // Without a label: a language model.
-    let mut data = data(Tokens::Bytes);
+    let with_label = data(Tokens::Bytes);
+    let mut data = with_label.clone();
     if let Data::Text { label, .. } = &mut data {
         *label = None;
     }
     let rows = source(folder.path(), &data, None).unwrap().read().unwrap();
     assert!(matches!(rows.targets(&[0]), Targets::NextToken));
+    // Without a header: the first line is a row.
+    let mut bare = with_label;
+    if let Data::Text { columns, .. } = &mut bare {
+        *columns = Some(vec!["kind".into(), "text".into()]);
+    }
+    std::fs::write(folder.path().join("t.tsv"), "ham\tab\nspam\tc\n").unwrap();
+    let rows = source(folder.path(), &bare, None).unwrap().read().unwrap();
+    assert_eq!((rows.lengths, rows.classes), (vec![2, 1], vec![0, 1]));
 }
 
 #[test]
@@ -141,7 +151,7 @@ fn what_is_declared_wrongly_is_refused_before_the_charge() {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup::new(folder.path(), 1).with_table("x,y\n");
     let with = |feature: Feature, label: Label, file: &str| {
-        let data = Data::Table { file: file.into(), delimiter: ',', features: vec![feature], label };
+        let data = Data::Table { file: file.into(), delimiter: ',', columns: None, features: vec![feature], label };
         source(folder.path(), &data, None).map(|_| ()).unwrap_err().to_string()
     };
     let x = || Feature::Number { column: "x".into(), lower: 0.0, upper: 1.0, missing: None };

@@ -7,6 +7,7 @@ mod noise;
 mod plan;
 mod resume;
 mod sampler;
+mod session;
 
 use std::error::Error;
 use std::fmt::Write;
@@ -73,6 +74,7 @@ impl Setup {
             data: Data::Table {
                 file: "table.csv".into(),
                 delimiter: ',',
+                columns: None,
                 features: vec![Feature::Number { column: "x".into(), lower: -1.0, upper: 1.0, missing: None }],
                 label: Label::Class { column: "y".into(), classes: vec!["a".into(), "b".into()] },
             },

@@ -1,0 +1,96 @@
+//! How often a model is right on a table, under a charge of its own.
+
+use dither_core::{Delta, GateError, Measurement, RequestId, Sensitive};
+use dither_ledger::{ChargeRequest, Ledger, Outcome, ScopeLimit, ScopePath};
+use dither_mechanisms::{ExactVector, VectorNoise};
+use dither_noise::NoiseSource;
+use serde::Serialize;
+
+use crate::model::{Model, Targets};
+use crate::train::checkpoint;
+use crate::train::data::Table;
+use crate::train::error::TrainError;
+use crate::train::job::EvaluationPart;
+use crate::train::key::JobFile;
+use crate::train::load::Source;
+
+/// How many units are predicted at once.
+const UNITS_AT_ONCE: usize = 256;
+
+/// Noisy counts of right and wrong rows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Accuracy {
+    /// How many rows were classified rightly, with noise.
+    pub right: i64,
+    /// How many were not, with noise.
+    pub wrong: i64,
+    /// The share of right ones, between 0 and 1; 0 where the noisy counts leave nothing.
+    pub accuracy: f64,
+    /// What it cost.
+    pub epsilon: f64,
+}
+
+/// Where an evaluation is charged, and for whom.
+pub(crate) struct Place<'a> {
+    pub ledger: &'a Ledger,
+    pub scope: ScopePath,
+    pub limits: &'a [ScopeLimit],
+    pub rows_per_unit: u32,
+    /// By how many units neighbours differ.
+    pub distance: u32,
+}
+
+/// Charges and counts. The same model on the same table is answered once, and then for free.
+///
+/// # Privacy
+/// ε of the part, δ = 0, for the neighbours of the run. A unit has at most so many rows, each of which is right or wrong:
+/// either count moves by at most as many, and both have Laplace noise for it.
+pub(crate) async fn evaluate(
+    model: &mut dyn Model,
+    part: &EvaluationPart,
+    source: &Source,
+    key: &JobFile,
+    place: Place<'_>,
+) -> Result<Accuracy, TrainError> {
+    let rows = u128::from(place.rows_per_unit) * u128::from(place.distance);
+    let noise = VectorNoise::laplace(&[rows, rows], part.epsilon)?;
+    let description = serde_json::to_string(part).map_err(|error| TrainError::Job(error.to_string()))?;
+    let weights = checkpoint::digest(model.trainable());
+    let parts = ["dither evaluation 1", place.scope.as_str(), &description, &weights].map(str::as_bytes);
+    let request = RequestId::digest(parts.into_iter().chain([key.key().name().as_slice()]));
+    let label = format!("evaluate {weights} on {description}");
+    let charge =
+        ChargeRequest { request, key: None, scope: place.scope, event: noise.event(), delta: Delta::ZERO, label };
+    let release = match place.ledger.charge_within(place.limits, &charge).await? {
+        Outcome::Answered(answer) => answer.decode::<Vec<i128>>()?,
+        Outcome::Charged(charge) => {
+            let charged = Measurement::new(noise, request).authorize(charge)?;
+            let table = Table::new(source.read()?, place.rows_per_unit, key.key());
+            let values = count(model, &table).map_err(|detail| TrainError::Ended { detail })?;
+            let exact = Sensitive::new(ExactVector { values });
+            let sealed = charged.release(exact, &mut NoiseSource::from_os()?)?;
+            place.ledger.publish(request, sealed).await?
+        }
+    };
+    let &[right, wrong] = release.value().as_slice() else { return Err(GateError::Failed.into()) };
+    let (right, wrong) = (right.clamp(0, 1 << 53) as i64, wrong.clamp(0, 1 << 53) as i64);
+    let accuracy = if right == 0 { 0.0 } else { right as f64 / (right + wrong) as f64 };
+    Ok(Accuracy { right, wrong, accuracy, epsilon: part.epsilon.as_f64() })
+}
+
+/// Right and wrong rows.
+fn count(model: &mut dyn Model, table: &Table) -> Result<Vec<i128>, String> {
+    let (mut right, mut wrong) = (0, 0);
+    let units: Vec<u32> = (0..table.units() as u32).collect();
+    for chunk in units.chunks(UNITS_AT_ONCE) {
+        let batch = table.batch(chunk);
+        let Targets::Classes(classes) = &batch.targets else { continue };
+        let scores = model.predict(&batch.inputs).map_err(|error| error.to_string())?;
+        let outputs = scores.len() / classes.len().max(1);
+        for (scores, class) in scores.chunks(outputs.max(1)).zip(classes) {
+            let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+            *(if best == Some(*class as usize) { &mut right } else { &mut wrong }) += 1;
+        }
+    }
+    Ok(vec![right, wrong])
+}

@@ -1,0 +1,99 @@
+//! A job from its file to a model, as the command line runs it.
+
+use dither_core::Explain;
+
+use super::*;
+use crate::train::session::TrainingSession;
+
+const JOB: &str = r#"
+    [ledger]
+    file = "ledger.db"
+    scope = "people"
+    epsilon = 20
+    delta = 1e-3
+    [data]
+    kind = "table"
+    file = "table.csv"
+    features = [{ column = "x", lower = -1, upper = 1 }]
+    label = { column = "y", classes = ["a", "b"] }
+    [unit]
+    count = 2000
+    [model]
+    kind = "linear"
+    [privacy]
+    noise_multiplier = 1.0
+    delta = 1e-5
+    [sample]
+    units = 200
+    [training]
+    steps = 60
+    [clipping]
+    kind = "flat"
+    bound = 1
+    [optimizer]
+    kind = "adamw"
+    learning_rate = 0.1
+    [evaluation]
+    epsilon = 1
+    [evaluation.data]
+    kind = "table"
+    file = "table.csv"
+    features = [{ column = "x", lower = -1, upper = 1 }]
+    label = { column = "y", classes = ["a", "b"] }
+    [output]
+    folder = "model"
+"#;
+
+fn prepared(folder: &Path) -> TrainingSession {
+    Setup::new(folder, 1).with_rows(2000);
+    std::fs::write(folder.join("job.toml"), JOB).unwrap();
+    TrainingSession::open(&folder.join("job.toml")).unwrap()
+}
+
+#[tokio::test]
+async fn a_job_becomes_a_model_with_a_card_and_is_never_begun_twice_by_a_slip() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = prepared(folder.path());
+    let error = session.train(true, false, &mut |_| true).await.unwrap_err();
+    assert!(error.to_string().contains("no such job to resume"), "{error}");
+    assert!(session.summary().unwrap().contains("adding or removing one unit"));
+    let trained = session.train(false, false, &mut |_| true).await.unwrap();
+    let measured = *session.accuracy().unwrap();
+    // Two counts with Laplace noise of scale 2: off by 50 with probability below 10⁻¹⁰.
+    assert!((measured.right + measured.wrong - 2000).abs() < 100 && measured.accuracy > 0.8, "{measured:?}");
+    let card = std::fs::read_to_string(folder.path().join("model/card.md")).unwrap();
+    let parsed: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("model/card.json")).unwrap()).unwrap();
+    for told in [trained.finished.weights.as_str(), &trained.receipt.head, "adding or removing one unit", "δ = 1e-5"] {
+        assert!(card.contains(told), "{told}: {card}");
+    }
+    assert_eq!(parsed["steps"]["executed"], 60);
+    assert_eq!(parsed["guarantee"]["neighbors"], "add-or-remove-unit");
+    assert_eq!(parsed["plan_sha256"], session.plan().hash());
+    // The weights in their file: a header of JSON, and six numbers.
+    let file = std::fs::read(folder.path().join("model/model.safetensors")).unwrap();
+    let (length, rest) = file.split_first_chunk::<8>().unwrap();
+    let (header, numbers) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let header: serde_json::Value = serde_json::from_slice(header).unwrap();
+    assert_eq!(header["linear.weight"]["shape"], serde_json::json!([2, 1]));
+    assert_eq!(numbers.len(), 4 * session.model().trainable().len());
+    // Once more by a slip, and once more on purpose: the same answers, and two charges in all.
+    let error = prepared(folder.path()).train(false, false, &mut |_| true).await.unwrap_err();
+    assert!(error.hint().unwrap().contains("--resume"));
+    let mut again = prepared(folder.path());
+    let repeated = again.train(true, false, &mut |_| panic!("no step is executed")).await.unwrap();
+    assert_eq!((repeated.finished, again.accuracy()), (trained.finished, Some(&measured)));
+    assert_eq!(Setup::new(folder.path(), 1).charges().await, 2);
+}
+
+#[tokio::test]
+async fn a_budget_that_is_too_small_refuses_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path());
+    let job = JOB.replace("epsilon = 20", "epsilon = 0.5").replace("noise_multiplier = 1.0", "epsilon = 0.6");
+    std::fs::write(folder.path().join("job.toml"), job).unwrap();
+    let mut session = TrainingSession::open(&folder.path().join("job.toml")).unwrap();
+    let error = session.train(false, false, &mut |_| true).await.unwrap_err();
+    assert_eq!(error.code(), "budget-exceeded");
+    assert!(!folder.path().join("model/model.safetensors").exists());
+}
