@@ -6,7 +6,7 @@ use dither_noise::{BitSource, NoiseSource};
 use zeroize::Zeroizing;
 
 use super::error::ProtocolError;
-use super::key::{KeyPair, Secret};
+use super::key::{KeyPair, Secret, open, seal};
 use super::mask::{Sign, apply};
 use super::message::{
     EncryptedShare, EncryptedShares, KeyAdvertisement, MaskedInput, Roster, SecretShare, ShareDelivery, UnmaskRequest,
@@ -30,7 +30,9 @@ struct Own {
 
 /// What a client knows of another in the roster.
 struct Peer {
-    encryption: [u8; 32],
+    /// From the encryption keys of both.
+    share_key: Zeroizing<[u8; 32]>,
+    /// Its public key.
     mask: [u8; 32],
 }
 
@@ -141,7 +143,7 @@ impl Keyed {
         let both = |client| Shares { own_mask: mask_seed.share(client), mask_key: key_seed.share(client) };
         let mut shares = Vec::with_capacity(peers.len());
         for (&to, peer) in &peers {
-            let ciphertext = own.encryption.seal(&own.parameters, (own.id, to), &peer.encryption, &both(to).bytes())?;
+            let ciphertext = seal(&own.parameters, &peer.share_key, [own.id, to], &both(to).bytes())?;
             shares.push(EncryptedShare { from: own.id, to, ciphertext });
         }
         let message = EncryptedShares { session: *own.parameters.digest(), from: own.id, shares };
@@ -169,7 +171,8 @@ impl Own {
                 return Err(ProtocolError::BadKey(keys.client));
             }
             if keys.client != self.id {
-                peers.insert(keys.client, Peer { encryption: keys.encryption, mask: keys.mask });
+                let share_key = self.encryption.share_key(&self.parameters, self.id, keys.client, &keys.encryption)?;
+                peers.insert(keys.client, Peer { share_key, mask: keys.mask });
             }
         }
         Ok(peers)
@@ -200,7 +203,7 @@ impl Shared {
                 return Err(ProtocolError::WrongReceiver(*to));
             }
             let peer = peers.get(from).ok_or(ProtocolError::UnknownClient(*from))?;
-            let plain = own.encryption.open(parameters, (own.id, *from), &peer.encryption, ciphertext)?;
+            let plain = open(parameters, &peer.share_key, [*from, own.id], ciphertext)?;
             shares.insert(*from, Shares::read(&plain).ok_or(ProtocolError::BadShare(*from))?);
             let key = own.mask.pair_mask(parameters, own.id, *from, &peer.mask)?;
             apply(&key, Sign::of_pair(own.id, *from), &mut values);

@@ -74,37 +74,15 @@ impl KeyPair {
         self.agree(parameters, "pair mask", [own.min(other), own.max(other)], other, public)
     }
 
-    /// Encrypts shares of this client for another.
-    ///
-    /// The key is for one message, since keys are made anew for each session, so that the nonce may be constant.
-    pub fn seal(
+    /// The secret of two clients from which the keys of the shares between them come, the same for both.
+    pub fn share_key(
         &self,
         parameters: &Parameters,
-        (own, other): (ClientId, ClientId),
+        own: ClientId,
+        other: ClientId,
         public: &[u8; 32],
-        shares: &[u8; 64],
-    ) -> Result<Vec<u8>, ProtocolError> {
-        let key = self.agree(parameters, "shares", [own, other], other, public)?;
-        let payload = Payload { msg: shares, aad: parameters.digest() };
-        ChaCha20Poly1305::new(&Key::from(*key))
-            .encrypt(&Nonce::default(), payload)
-            .map_err(|_| ProtocolError::NotAuthentic(own))
-    }
-
-    /// Decrypts the shares that another client made for this one.
-    pub fn open(
-        &self,
-        parameters: &Parameters,
-        (own, other): (ClientId, ClientId),
-        public: &[u8; 32],
-        ciphertext: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
-        let key = self.agree(parameters, "shares", [other, own], other, public)?;
-        let payload = Payload { msg: ciphertext, aad: parameters.digest() };
-        ChaCha20Poly1305::new(&Key::from(*key))
-            .decrypt(&Nonce::default(), payload)
-            .map(Zeroizing::new)
-            .map_err(|_| ProtocolError::NotAuthentic(other))
+    ) -> Result<Zeroizing<[u8; 32]>, ProtocolError> {
+        self.agree(parameters, "shares", [own.min(other), own.max(other)], other, public)
     }
 
     /// A key that only the owners of both pairs know.
@@ -123,6 +101,34 @@ impl KeyPair {
         }
         Ok(derive(parameters, shared.as_bytes(), label, clients))
     }
+}
+
+/// Encrypts the shares that one client made for another, under the secret of both.
+///
+/// Each direction has its own key, for one message, since secrets are made anew for each session: the nonce may be constant.
+pub(super) fn seal(
+    parameters: &Parameters,
+    secret: &[u8; 32],
+    [from, to]: [ClientId; 2],
+    shares: &[u8; 64],
+) -> Result<Vec<u8>, ProtocolError> {
+    let key = derive(parameters, secret, "shares from to", [from, to]);
+    let payload = Payload { msg: shares, aad: parameters.digest() };
+    let sealed = ChaCha20Poly1305::new(&Key::from(*key)).encrypt(&Nonce::default(), payload);
+    sealed.map_err(|_| ProtocolError::NotAuthentic(from))
+}
+
+/// Decrypts the shares that one client made for another.
+pub(super) fn open(
+    parameters: &Parameters,
+    secret: &[u8; 32],
+    [from, to]: [ClientId; 2],
+    ciphertext: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+    let key = derive(parameters, secret, "shares from to", [from, to]);
+    let payload = Payload { msg: ciphertext, aad: parameters.digest() };
+    let opened = ChaCha20Poly1305::new(&Key::from(*key)).decrypt(&Nonce::default(), payload);
+    opened.map(Zeroizing::new).map_err(|_| ProtocolError::NotAuthentic(from))
 }
 
 /// HKDF-SHA256, salted with the session, for one purpose and an ordered pair of clients.
