@@ -6,7 +6,7 @@ use dither_accounting::{Event, gaussian};
 use dither_core::{Delta, PrivacyEvent, Ratio};
 use dither_noise::{BitSource, NoiseError, NoiseSource, discrete_gaussian};
 use dither_testing::fit::{CAUGHT, Misfit, check_events, check_scale, deviations};
-use dither_testing::{FALSE_ALARM, SeededBytes, StubBytes};
+use dither_testing::{FALSE_ALARM, SeededBytes, StubBytes, binomial};
 use proptest::prelude::*;
 
 use crate::rounds::cohort;
@@ -594,4 +594,55 @@ fn check_deviation_of_integers(draws: &[f64], sigma: f64) -> Result<(), Misfit> 
         |sigma: f64| ends.iter().map(|end| libm::erf(end / sigma / std::f64::consts::SQRT_2)).collect::<Vec<_>>();
     let counts: Vec<u64> = ends.iter().map(|end| draws.iter().filter(|x| x.abs() < *end).count() as u64).collect();
     check_events(&counts, &inside(sigma), draws.len() as u64, FALSE_ALARM)
+}
+
+// Audit.
+
+const AUDIT: u64 = 200_000;
+
+/// A lower bound of ε at this δ, from outcomes with and without a canary: the best of sixteen thresholds, wrong once in
+/// 10⁹ audits.
+fn audited(with: &[f64], without: &[f64], delta: f64) -> f64 {
+    let alarm = FALSE_ALARM / 32.0;
+    let above = |outcomes: &[f64], threshold: f64| outcomes.iter().filter(|x| **x > threshold).count() as u64;
+    let bounds = (0..16).map(|step| {
+        let threshold = -1.0 + 0.375 * f64::from(step);
+        let hit = binomial::lower(above(with, threshold), with.len() as u64, alarm) - delta;
+        let miss = binomial::upper(above(without, threshold), without.len() as u64, alarm);
+        if hit > 0.0 { (hit / miss).ln() } else { 0.0 }
+    });
+    bounds.fold(0.0, f64::max)
+}
+
+#[test]
+fn tr_12_a_canary_in_the_sum_is_no_easier_to_see_than_is_claimed() {
+    let delta = 1e-5;
+    let trust = Trust::Server { rate: 1.0 };
+    let plan = |noise_multiplier| Plan::new(Settings { dimension: 1, noise_multiplier, ..settings(trust) }).unwrap();
+    let mut source = os();
+    let mut central = |plan: &Plan, canary: f32| -> Vec<f64> {
+        let client = [Fixed(vec![canary])];
+        (0..AUDIT).map(|_| f64::from(plan.simulate(&client, vec![0.0], &mut source).unwrap()[0])).collect()
+    };
+    let claimed = plan(1.0).guarantee().epsilon(delta).unwrap();
+    let bound = audited(&central(&plan(1.0), 1.0), &central(&plan(1.0), 0.0), delta);
+    assert!(bound <= claimed && bound > 0.4 * claimed, "{bound} of {claimed}");
+    // Half of the noise that is priced.
+    let half = plan(0.5);
+    let bound = audited(&central(&half, 1.0), &central(&half, 0.0), delta);
+    assert!(bound > claimed, "the mutant passes: {bound} of {claimed}");
+
+    let honest = 3;
+    let mechanism = |noise_multiplier| DistributedGaussian::new(1, 4, honest, 1.0, noise_multiplier).unwrap();
+    let mut source = seeded(50);
+    let mut distributed = |mechanism: &DistributedGaussian, canary: f32| -> Vec<f64> {
+        let mut share = |update| mechanism.encode_from(&[update], &mut source).unwrap()[0];
+        let sums = (0..AUDIT).map(|_| (1..honest).fold(share(canary), |sum, _| sum.wrapping_add(share(0.0))));
+        sums.map(|sum| mechanism.decode(&[sum])[0]).collect()
+    };
+    let claimed = mechanism(1.0).guarantee(1).epsilon(delta).unwrap();
+    let bound = audited(&distributed(&mechanism(1.0), 1.0), &distributed(&mechanism(1.0), 0.0), delta);
+    assert!(bound <= claimed && bound > 0.4 * claimed, "{bound} of {claimed}");
+    let bound = audited(&distributed(&mechanism(0.5), 1.0), &distributed(&mechanism(0.5), 0.0), delta);
+    assert!(bound > claimed, "the mutant passes: {bound} of {claimed}");
 }
