@@ -9,7 +9,7 @@
 //! # What this crate does not do
 //! It opens no connection: messages are values that can be serialised, and [`simulate`](Plan::simulate) passes them on in
 //! this process. It trains nothing: an update is a slice of `f32`. It keeps no ledger: charge [`Guarantee::charge`] before
-//! the first round. It does not protect against a server that breaks the protocol; see [`secagg`].
+//! the first round. It signs no keys: whose they are is for its caller to know; see [`secagg`].
 //!
 //! # Where to start
 //! [`Plan::new`] and [`Plan::simulate`] for whole rounds, [`secagg::run`] for a sum of integers,

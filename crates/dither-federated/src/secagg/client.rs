@@ -1,4 +1,4 @@
-//! The side of a client: three states, each of which the next message consumes.
+//! The side of a client: states, each of which the next message consumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use dither_noise::{BitSource, NoiseSource};
 use zeroize::Zeroizing;
 
 use super::error::ProtocolError;
-use super::key::{KeyPair, Secret, open, seal};
+use super::key::{KeyPair, Secret, open, same, seal, tag};
 use super::mask::{Sign, apply};
 use super::message::{
-    EncryptedShare, EncryptedShares, KeyAdvertisement, MaskedInput, Roster, SecretShare, ShareDelivery, UnmaskRequest,
-    UnmaskShares, check_ascending,
+    Confirmation, ConfirmationDelivery, Confirmations, EncryptedShare, EncryptedShares, KeyAdvertisement, MaskedInput,
+    Roster, SecretShare, ShareDelivery, UnmaskRequest, UnmaskShares, check_ascending,
 };
 use super::parameters::{ClientId, Parameters};
 use super::shamir::Sharing;
@@ -63,20 +63,27 @@ pub struct Shared {
     kept: Shares,
 }
 
-/// A client that has sent its masked input and can answer one request, once.
-///
-/// ```compile_fail,E0382
-/// # use dither_federated::secagg::{Masked, UnmaskRequest};
-/// fn twice(client: Masked, first: &UnmaskRequest, second: &UnmaskRequest) {
-///     let _ = client.unmask(first);
-///     let _ = client.unmask(second);
-/// }
-/// ```
+/// A client that has sent its masked input and can confirm one request.
 pub struct Masked {
     parameters: Parameters,
     id: ClientId,
+    peers: BTreeMap<ClientId, Peer>,
     /// Of everybody who shared, the client itself included.
     shares: BTreeMap<ClientId, Shares>,
+}
+
+/// A client that has confirmed a request and can answer it, once.
+///
+/// ```compile_fail,E0382
+/// # use dither_federated::secagg::{ConfirmationDelivery, Confirmed};
+/// fn twice(client: Confirmed, delivery: &ConfirmationDelivery) {
+///     let _ = client.unmask(delivery);
+///     let _ = client.unmask(delivery);
+/// }
+/// ```
+pub struct Confirmed {
+    state: Masked,
+    request: UnmaskRequest,
 }
 
 impl Keyed {
@@ -209,18 +216,18 @@ impl Shared {
             apply(&key, Sign::of_pair(own.id, *from), &mut values);
         }
         let message = MaskedInput { session: *parameters.digest(), from: own.id, values };
-        Ok((Masked { parameters: own.parameters, id: own.id, shares }, message))
+        Ok((Masked { parameters: own.parameters, id: own.id, peers, shares }, message))
     }
 }
 
 impl Masked {
-    /// Hands out the shares that unmask the sum: one kind for each client, never both.
+    /// Accepts the one request that this client will ever answer, and tells the other survivors which.
     ///
     /// # Errors
     /// [`ProtocolError::BothSecrets`] if a client is named as survivor and as dropout; [`ProtocolError::WrongMembers`]
     /// unless each client that shared is named and this one survives; [`ProtocolError::TooFew`] for fewer than t survivors;
     /// another session; lists out of order. Nothing is handed out then, and the state is gone.
-    pub fn unmask(self, request: &UnmaskRequest) -> Result<UnmaskShares, ProtocolError> {
+    pub fn confirm(self, request: &UnmaskRequest) -> Result<(Confirmed, Confirmations), ProtocolError> {
         self.parameters.check_session(&request.session)?;
         let UnmaskRequest { survivors, dropped, .. } = request;
         check_ascending(survivors.iter().copied())?;
@@ -236,15 +243,57 @@ impl Masked {
             return Err(ProtocolError::WrongMembers);
         }
         self.parameters.check_enough(survivors.len())?;
+        let (from, digest) = (self.id, request.digest());
+        let others = survivors.iter().filter_map(|to| Some((*to, self.peers.get(to)?)));
+        let confirmations = others
+            .map(|(to, peer)| Confirmation {
+                from,
+                to,
+                tag: *tag(&self.parameters, &peer.share_key, [from, to], &digest),
+            })
+            .collect();
+        let message = Confirmations { session: request.session, from, confirmations };
+        Ok((Confirmed { state: self, request: request.clone() }, message))
+    }
+}
+
+impl Confirmed {
+    /// Hands out the shares that unmask the sum, once t survivors are known to have confirmed the same request: one kind
+    /// for each client, never both.
+    ///
+    /// A tag that does not fit counts as none, so that one client alone cannot keep the others from their sum.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Inconsistent`] if fewer than t − 1 others saw the same; a delivery of another session, for another
+    /// client, from others than survivors or out of order. Nothing is handed out then, and the state is gone.
+    pub fn unmask(self, delivery: &ConfirmationDelivery) -> Result<UnmaskShares, ProtocolError> {
+        let Self { state, request } = self;
+        state.parameters.check_session(&delivery.session)?;
+        if delivery.to != state.id {
+            return Err(ProtocolError::WrongReceiver(delivery.to));
+        }
+        check_ascending(delivery.confirmations.iter().map(|confirmation| confirmation.from))?;
+        let digest = request.digest();
+        let mut found = 1;
+        for Confirmation { from, tag: claimed, .. } in &delivery.confirmations {
+            let peer = state.peers.get(from).filter(|_| request.survivors.binary_search(from).is_ok());
+            let peer = peer.ok_or(ProtocolError::UnknownClient(*from))?;
+            let expected = tag(&state.parameters, &peer.share_key, [*from, state.id], &digest);
+            found += usize::from(same(&expected, claimed));
+        }
+        let needed = state.parameters.threshold() as usize;
+        if found < needed {
+            return Err(ProtocolError::Inconsistent { found, needed });
+        }
         let shares = |clients: &[ClientId], secret: fn(&Shares) -> &Secret| -> Vec<SecretShare> {
-            let held = clients.iter().filter_map(|client| Some((*client, self.shares.get(client)?)));
+            let held = clients.iter().filter_map(|client| Some((*client, state.shares.get(client)?)));
             held.map(|(of, shares)| SecretShare { of, share: secret(shares).bytes() }).collect()
         };
         Ok(UnmaskShares {
             session: request.session,
-            from: self.id,
-            own_masks: shares(survivors, |shares| &shares.own_mask),
-            mask_keys: shares(dropped, |shares| &shares.mask_key),
+            from: state.id,
+            own_masks: shares(&request.survivors, |shares| &shares.own_mask),
+            mask_keys: shares(&request.dropped, |shares| &shares.mask_key),
         })
     }
 }

@@ -68,6 +68,14 @@ pub enum ProtocolError {
     /// A request to unmask does not name exactly the clients that take part.
     #[error("the request does not name each client that takes part as survivor or as dropout")]
     WrongMembers,
+    /// Too few survivors saw the same request. Nothing is unmasked.
+    #[error("{found} survivors confirm the request and {needed} are needed; nothing is unmasked")]
+    Inconsistent {
+        /// How many confirm it, the client itself included.
+        found: usize,
+        /// The threshold.
+        needed: usize,
+    },
     /// No randomness.
     #[error(transparent)]
     Noise(#[from] NoiseError),
@@ -90,6 +98,7 @@ impl Explain for ProtocolError {
             Self::TooFew { .. } => "secagg-too-few",
             Self::BothSecrets(_) => "secagg-both-secrets",
             Self::WrongMembers => "secagg-wrong-members",
+            Self::Inconsistent { .. } => "secagg-inconsistent",
             Self::Noise(error) => error.code(),
         }
     }

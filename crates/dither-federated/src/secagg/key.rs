@@ -131,11 +131,37 @@ pub(super) fn open(
     opened.map(Zeroizing::new).map_err(|_| ProtocolError::NotAuthentic(from))
 }
 
-/// HKDF-SHA256, salted with the session, for one purpose and an ordered pair of clients.
+/// What tells a receiver that a sender saw a request with this digest, under the secret of both: HKDF is a
+/// pseudorandom function of what it is asked for.
+pub(super) fn tag(
+    parameters: &Parameters,
+    secret: &[u8; 32],
+    clients: [ClientId; 2],
+    digest: &[u8; 32],
+) -> Zeroizing<[u8; 32]> {
+    derive_for(parameters, secret, "confirmation", clients, digest)
+}
+
+/// Whether two tags are the same, in a time that does not depend on where they differ.
+pub(super) fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}
+
 fn derive(parameters: &Parameters, secret: &[u8], label: &str, clients: [ClientId; 2]) -> Zeroizing<[u8; 32]> {
+    derive_for(parameters, secret, label, clients, &[])
+}
+
+/// HKDF-SHA256, salted with the session, for one purpose, an ordered pair of clients, and some content.
+fn derive_for(
+    parameters: &Parameters,
+    secret: &[u8],
+    label: &str,
+    clients: [ClientId; 2],
+    content: &[u8],
+) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     let [first, second] = clients.map(|client| client.0.to_le_bytes());
-    let info = [b"dither secagg ".as_slice(), label.as_bytes(), &[0], &first, &second];
+    let info = [b"dither secagg ".as_slice(), label.as_bytes(), &[0], &first, &second, content];
     let expanded = Hkdf::<Sha256>::new(Some(parameters.digest()), secret).expand_multi_info(&info, key.as_mut());
     // 32 bytes are one block; the limit is 255.
     debug_assert!(expanded.is_ok());

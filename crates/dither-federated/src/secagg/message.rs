@@ -1,6 +1,7 @@
 //! What clients and server say to each other. Receivers check every part.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::error::ProtocolError;
 use super::parameters::ClientId;
@@ -79,7 +80,7 @@ pub struct MaskedInput {
     pub values: Vec<u32>,
 }
 
-/// The server's last question: shares of which secret it needs of whom.
+/// The server's last question: shares of which secret it needs of whom. It is confirmed before it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnmaskRequest {
@@ -89,6 +90,42 @@ pub struct UnmaskRequest {
     pub survivors: Vec<ClientId>,
     /// Those whose vectors did not: shares of the mask key are needed. In ascending order.
     pub dropped: Vec<ClientId>,
+}
+
+/// That one client saw the request that another saw.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confirmation {
+    /// Who saw it.
+    pub from: ClientId,
+    /// Who can check it.
+    pub to: ClientId,
+    /// A tag of the whole request under the secret of both.
+    pub tag: [u8; 32],
+}
+
+/// Fourth word of a client: that it saw the request, once for every other survivor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confirmations {
+    /// [`Parameters::digest`](super::Parameters::digest).
+    pub session: [u8; 32],
+    /// Who speaks.
+    pub from: ClientId,
+    /// In ascending order of receivers.
+    pub confirmations: Vec<Confirmation>,
+}
+
+/// What the server passes on to one survivor: the confirmations that others made for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmationDelivery {
+    /// [`Parameters::digest`](super::Parameters::digest).
+    pub session: [u8; 32],
+    /// Who is spoken to.
+    pub to: ClientId,
+    /// In ascending order of senders.
+    pub confirmations: Vec<Confirmation>,
 }
 
 /// A share of one client's secret. It has no `Debug`: enough of them are the secret.
@@ -113,6 +150,19 @@ pub struct UnmaskShares {
     pub own_masks: Vec<SecretShare>,
     /// Of the dropouts' mask keys, in their order.
     pub mask_keys: Vec<SecretShare>,
+}
+
+impl UnmaskRequest {
+    /// A digest of all that the request says.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let mut hasher = Sha256::new();
+        hasher.update(self.session);
+        for list in [&self.survivors, &self.dropped] {
+            hasher.update((list.len() as u64).to_le_bytes());
+            list.iter().for_each(|client| hasher.update(client.0.to_le_bytes()));
+        }
+        hasher.finalize().into()
+    }
 }
 
 /// Checks that clients stand in strictly ascending order.

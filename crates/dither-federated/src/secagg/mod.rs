@@ -9,10 +9,13 @@
 //! Shared      ◀────────────────── ShareDelivery ─────────── (n₂ ≥ t)
 //! Masked      input + own mask ± pair masks
 //!             ─────────────────── MaskedInput ────────────▶ CollectingInputs    n₃ of n₂
-//! Masked      ◀────────────────── UnmaskRequest ─────────── (n₃ ≥ t)
+//! Masked      ◀────────────────── UnmaskRequest ─────────── (n₃ ≥ t) who survives, who dropped out
+//! Confirmed   a tag of the request for each other survivor
+//!             ─────────────────── Confirmations ──────────▶ CollectingConfirmations n₄ of n₃
+//! Confirmed   ◀────────────────── ConfirmationDelivery ──── (n₄ ≥ t) t of the same request, or nothing
 //! done        for each survivor a share of its own mask,
 //!             for each dropout one of its mask key
-//!             ─────────────────── UnmaskShares ───────────▶ CollectingUnmasking n₄ of n₃, n₄ ≥ t
+//!             ─────────────────── UnmaskShares ───────────▶ CollectingUnmasking n₅ of n₄, n₅ ≥ t
 //!                                                           the sum over the n₃
 //! ```
 //!
@@ -28,22 +31,32 @@
 //! among honest survivors, hide everything but that sum. Fewer than t survivors: nobody hands out a share, and nothing at
 //! all is learned. The sum itself is *not* noised here: see [`DistributedGaussian`](crate::DistributedGaussian).
 //!
-//! # What is not
-//! **A server that breaks the protocol.** Keys are not signed, so that it could answer in the place of clients: invent all
-//! but one, or stand between two. That takes a public-key infrastructure, which this crate does not have, and neither is
-//! there the consistency check of the paper (a round of signatures over the list of survivors), which needs one. What
-//! holds all the same: 2t > n + `colluding`, so that a server which names a client as survivor to some and as dropout to
-//! others does not get t shares of both its secrets; each share is encrypted for, and bound to, one session, sender and
-//! receiver; a client refuses a roster without its own keys. What does not: by telling different lists to different clients
-//! such a server can make the set of those whose inputs it sums smaller than t.
+//! # A server that breaks the protocol
+//! Keys are not signed: that takes a public-key infrastructure, which this crate does not have. A server that answers in the
+//! place of clients, inventing all but one or standing between two, learns an input. Whoever has an infrastructure checks
+//! the keys of a [`Roster`] by it before [`Keyed::share`].
 //!
+//! If the keys are those of the clients, a server that lies otherwise learns the same sum or nothing, by the round of
+//! confirmations: tags under secrets of pairs, in place of the signatures of the paper. *Proof*, with c for `colluding` and
+//! keys, masks, encryption and tags as good as ideal. An honest client confirms one request, and answers once t
+//! survivors have confirmed the same, at least t − c of them honest. Two requests cannot both be confirmed so, as that takes
+//! 2(t − c) ≤ n − c, that is 2t ≤ n + c, which [`Parameters`] refuses. So all shares that honest clients hand out are for
+//! one request, with survivors S and dropouts D, and give the own masks of S and the mask keys of D. Let K be honest
+//! clients in S whose inputs can be unmasked together: none of them has a pair mask with an honest client outside of K
+//! and D. If one of K confirmed the request, it has pair masks with all of S, and K is all honest survivors, t − c or
+//! more. If none did, the deliveries that K masked with, of t clients or more, lie within K, D and the colluding clients,
+//! so that K and the honest part of D have t − c clients or more, and those who confirmed are t − c others: 2t ≤ n + c
+//! once more. ∎
+//!
+//! # What is not
 //! **Clients that send nonsense.** A client can put any vector under its masks; nobody sees it. This spoils the sum, and
 //! tells nothing about others. Wrong shares are noticed where the secret is put together.
 //!
 //! # References
-//! Bonawitz et al., *Practical Secure Aggregation for Privacy-Preserving Machine Learning*, CCS 2017: Figure 4 without the
-//! round "ConsistencyCheck"; Theorem 6.3 for an honest-but-curious server with colluding clients. Shamir, *How to Share a
-//! Secret*, 1979. RFC 7748 (X25519), RFC 5869 (HKDF), RFC 8439 (ChaCha20-Poly1305).
+//! Bonawitz et al., *Practical Secure Aggregation for Privacy-Preserving Machine Learning*, CCS 2017: Figure 4, with tags in
+//! place of the signatures of the round "ConsistencyCheck" and no signatures of keys; Theorem 6.3 for an honest-but-curious
+//! server with colluding clients. Shamir, *How to Share a Secret*, 1979. RFC 7748 (X25519), RFC 5869 (HKDF), RFC 8439
+//! (ChaCha20-Poly1305).
 
 mod client;
 mod error;
@@ -57,12 +70,12 @@ mod shamir;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Keyed, Masked, Shared};
+pub use client::{Confirmed, Keyed, Masked, Shared};
 pub use error::ProtocolError;
 pub use message::{
-    EncryptedShare, EncryptedShares, KeyAdvertisement, MaskedInput, Roster, SecretShare, ShareDelivery, UnmaskRequest,
-    UnmaskShares,
+    Confirmation, ConfirmationDelivery, Confirmations, EncryptedShare, EncryptedShares, KeyAdvertisement, MaskedInput,
+    Roster, SecretShare, ShareDelivery, UnmaskRequest, UnmaskShares,
 };
 pub use parameters::{ClientId, Parameters};
 pub use run::{Dropouts, run};
-pub use server::{CollectingInputs, CollectingKeys, CollectingShares, CollectingUnmasking};
+pub use server::{CollectingConfirmations, CollectingInputs, CollectingKeys, CollectingShares, CollectingUnmasking};

@@ -18,7 +18,9 @@ pub struct Dropouts {
     pub before_shares: BTreeSet<ClientId>,
     /// Before they send their masked input.
     pub before_input: BTreeSet<ClientId>,
-    /// Before they answer the request to unmask. Their inputs count.
+    /// Before they confirm the request to unmask. Their inputs count.
+    pub before_confirmation: BTreeSet<ClientId>,
+    /// Before they answer it. Their inputs count.
     pub before_unmasking: BTreeSet<ClientId>,
 }
 
@@ -75,8 +77,16 @@ pub fn run(
         masked.insert(delivery.to, client);
     }
     let (mut server, request) = server.close()?;
-    for (_, client) in masked.into_iter().filter(|(id, _)| !dropouts.before_unmasking.contains(id)) {
-        server.receive(&client.unmask(&request)?)?;
+    let mut confirmed = BTreeMap::new();
+    for (id, client) in masked.into_iter().filter(|(id, _)| !dropouts.before_confirmation.contains(id)) {
+        let (client, message) = client.confirm(&request)?;
+        server.receive(message)?;
+        confirmed.insert(id, client);
+    }
+    let (mut server, deliveries) = server.close()?;
+    for delivery in deliveries.iter().filter(|delivery| !dropouts.before_unmasking.contains(&delivery.to)) {
+        let client = confirmed.remove(&delivery.to).ok_or(ProtocolError::UnknownClient(delivery.to))?;
+        server.receive(&client.unmask(delivery)?)?;
     }
     server.close()
 }

@@ -1,4 +1,4 @@
-//! The side of the server: four states, each of which is closed into the next.
+//! The side of the server: five states, each of which is closed into the next.
 //!
 //! A state takes the messages of its round in any order. It refuses a message without changing, so that a bad one costs
 //! nobody but its sender; a round ends when the server closes it, with whoever has spoken.
@@ -9,8 +9,8 @@ use super::error::ProtocolError;
 use super::key::{CIPHERTEXT_BYTES, Secret};
 use super::mask::{Sign, apply};
 use super::message::{
-    EncryptedShare, EncryptedShares, KeyAdvertisement, MaskedInput, Roster, SecretShare, ShareDelivery, UnmaskRequest,
-    UnmaskShares,
+    Confirmation, ConfirmationDelivery, Confirmations, EncryptedShare, EncryptedShares, KeyAdvertisement, MaskedInput,
+    Roster, SecretShare, ShareDelivery, UnmaskRequest, UnmaskShares,
 };
 use super::parameters::{ClientId, Parameters};
 use super::shamir::{combine, weights};
@@ -38,14 +38,26 @@ pub struct CollectingInputs {
     survivors: BTreeSet<ClientId>,
 }
 
+/// Waits until the survivors confirm that they saw the same request.
+pub struct CollectingConfirmations {
+    masked: MaskedSum,
+    confirmed: BTreeMap<ClientId, Vec<Confirmation>>,
+}
+
 /// Waits for the shares that unmask the sum.
 pub struct CollectingUnmasking {
+    masked: MaskedSum,
+    confirmed: BTreeSet<ClientId>,
+    answers: BTreeMap<ClientId, Answer>,
+}
+
+/// What is to be unmasked.
+struct MaskedSum {
     parameters: Parameters,
     keys: BTreeMap<ClientId, KeyAdvertisement>,
     sum: Vec<u32>,
     survivors: Vec<ClientId>,
     dropped: Vec<ClientId>,
-    answers: BTreeMap<ClientId, Answer>,
 }
 
 /// One client's shares, in the order of the request.
@@ -161,14 +173,60 @@ impl CollectingInputs {
     ///
     /// # Errors
     /// [`ProtocolError::TooFew`].
-    pub fn close(self) -> Result<(CollectingUnmasking, UnmaskRequest), ProtocolError> {
+    pub fn close(self) -> Result<(CollectingConfirmations, UnmaskRequest), ProtocolError> {
         let Self { parameters, keys, sum, survivors } = self;
         parameters.check_enough(survivors.len())?;
         let dropped: Vec<ClientId> = keys.keys().copied().filter(|client| !survivors.contains(client)).collect();
         let survivors: Vec<ClientId> = survivors.into_iter().collect();
         let session = *parameters.digest();
         let request = UnmaskRequest { session, survivors: survivors.clone(), dropped: dropped.clone() };
-        Ok((CollectingUnmasking { parameters, keys, sum, survivors, dropped, answers: BTreeMap::new() }, request))
+        let masked = MaskedSum { parameters, keys, sum, survivors, dropped };
+        Ok((CollectingConfirmations { masked, confirmed: BTreeMap::new() }, request))
+    }
+}
+
+impl CollectingConfirmations {
+    /// Takes one survivor's confirmations for all others. Only their receivers can tell whether they are true.
+    ///
+    /// # Errors
+    /// Another session, a client that did not survive, a second message, confirmations that are not for exactly the other
+    /// survivors in ascending order.
+    pub fn receive(&mut self, message: Confirmations) -> Result<(), ProtocolError> {
+        let MaskedSum { parameters, survivors, .. } = &self.masked;
+        parameters.check_session(&message.session)?;
+        let Confirmations { from, confirmations, .. } = message;
+        check_member(from, |client| survivors.contains(&client), self.confirmed.contains_key(&from))?;
+        let (expected, found) = (survivors.len() - 1, confirmations.len());
+        if expected != found {
+            return Err(ProtocolError::WrongSize { expected, found });
+        }
+        let others = survivors.iter().filter(|client| **client != from);
+        if let Some((odd, _)) = confirmations.iter().zip(others).find(|(one, to)| one.from != from || one.to != **to) {
+            return Err(ProtocolError::WrongReceiver(odd.to));
+        }
+        self.confirmed.insert(from, confirmations);
+        Ok(())
+    }
+
+    /// Ends the round; each delivery goes to its client.
+    ///
+    /// # Errors
+    /// [`ProtocolError::TooFew`].
+    pub fn close(self) -> Result<(CollectingUnmasking, Vec<ConfirmationDelivery>), ProtocolError> {
+        let Self { masked, confirmed } = self;
+        masked.parameters.check_enough(confirmed.len())?;
+        let senders: BTreeSet<ClientId> = confirmed.keys().copied().collect();
+        let mut by_receiver: BTreeMap<ClientId, Vec<Confirmation>> =
+            senders.iter().map(|to| (*to, Vec::new())).collect();
+        for confirmation in confirmed.into_values().flatten() {
+            if let Some(list) = by_receiver.get_mut(&confirmation.to) {
+                list.push(confirmation);
+            }
+        }
+        let session = *masked.parameters.digest();
+        let delivery = |(to, confirmations)| ConfirmationDelivery { session, to, confirmations };
+        let deliveries = by_receiver.into_iter().map(delivery).collect();
+        Ok((CollectingUnmasking { masked, confirmed: senders, answers: BTreeMap::new() }, deliveries))
     }
 }
 
@@ -176,14 +234,14 @@ impl CollectingUnmasking {
     /// Takes one survivor's shares.
     ///
     /// # Errors
-    /// Another session, a client that did not survive, a second message, shares of other secrets than were asked for, or
+    /// Another session, a client that has not confirmed the request, a second message, shares of other secrets than were asked for, or
     /// that are no numbers of the field.
     pub fn receive(&mut self, message: &UnmaskShares) -> Result<(), ProtocolError> {
-        self.parameters.check_session(&message.session)?;
+        self.masked.parameters.check_session(&message.session)?;
         let from = message.from;
-        check_member(from, |client| self.survivors.contains(&client), self.answers.contains_key(&from))?;
-        let own_masks = read(&message.own_masks, &self.survivors, from)?;
-        let mask_keys = read(&message.mask_keys, &self.dropped, from)?;
+        check_member(from, |client| self.confirmed.contains(&client), self.answers.contains_key(&from))?;
+        let own_masks = read(&message.own_masks, &self.masked.survivors, from)?;
+        let mask_keys = read(&message.mask_keys, &self.masked.dropped, from)?;
         self.answers.insert(from, Answer { own_masks, mask_keys });
         Ok(())
     }
@@ -196,7 +254,7 @@ impl CollectingUnmasking {
     /// # Privacy
     /// An exact sum: noise has to be in the inputs.
     pub fn close(self) -> Result<Vec<u32>, ProtocolError> {
-        let Self { parameters, keys, mut sum, survivors, dropped, answers } = self;
+        let Self { masked: MaskedSum { parameters, keys, mut sum, survivors, dropped }, answers, .. } = self;
         parameters.check_enough(answers.len())?;
         let used: Vec<(ClientId, &Answer)> =
             answers.iter().take(parameters.threshold() as usize).map(|(client, answer)| (*client, answer)).collect();

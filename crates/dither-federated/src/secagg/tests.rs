@@ -83,6 +83,23 @@ impl Opened {
     }
 }
 
+/// Lets all of these clients confirm a request, and the server pass it on.
+fn confirm(
+    mut server: CollectingConfirmations,
+    states: Vec<Masked>,
+    request: &UnmaskRequest,
+) -> (CollectingUnmasking, Vec<UnmaskShares>) {
+    let mut confirmed = Vec::new();
+    for state in states {
+        let (state, message) = state.confirm(request).unwrap();
+        server.receive(message).unwrap();
+        confirmed.push(state);
+    }
+    let (server, deliveries) = server.close().unwrap();
+    let answers = confirmed.into_iter().zip(&deliveries).map(|(state, delivery)| state.unmask(delivery).unwrap());
+    (server, answers.collect())
+}
+
 fn plain_sum(inputs: &[Vec<u32>], survivors: impl Fn(ClientId) -> bool, dimension: usize) -> Vec<u32> {
     let mut sum = vec![0u32; dimension];
     for (_, input) in (0..).map(ClientId).zip(inputs).filter(|(id, _)| survivors(*id)) {
@@ -100,7 +117,7 @@ proptest! {
         colluding in 0u32..2,
         slack in 0u32..3,
         dimension in 1usize..40,
-        stages in prop::collection::vec(0u32..12, 9),
+        stages in prop::collection::vec(0u32..15, 9),
         numbers in any::<[u32; 32]>(),
     ) {
         let least = ((clients + colluding) / 2 + 1).max(colluding + 2);
@@ -115,13 +132,14 @@ proptest! {
             before_keys: silent(0),
             before_shares: silent(1),
             before_input: silent(2),
-            before_unmasking: silent(3),
+            before_confirmation: silent(3),
+            before_unmasking: silent(4),
         };
         let gone = |client: &ClientId| {
             [&dropouts.before_keys, &dropouts.before_shares, &dropouts.before_input].iter().any(|gone| gone.contains(client))
         };
         let survivors = ids(0..clients).iter().filter(|client| !gone(client)).count();
-        let answers = survivors - dropouts.before_unmasking.len();
+        let answers = survivors - dropouts.before_confirmation.len() - dropouts.before_unmasking.len();
         match run(&parameters, &inputs, &dropouts, &mut os()) {
             Ok(sum) => {
                 prop_assert!(answers >= threshold as usize);
@@ -254,10 +272,10 @@ fn an_input_that_comes_too_late_stays_under_the_own_mask() {
         survivors.push(state);
     }
     let Opened { server, advertisements, .. } = session;
-    let (_, request) = server.close().unwrap();
+    let (server, request) = server.close().unwrap();
     assert_eq!(request.dropped, [late]);
     // Everything the server gets: t shares of the mask key.
-    let answers: Vec<UnmaskShares> = survivors.into_iter().map(|state| state.unmask(&request).unwrap()).collect();
+    let (_, answers) = confirm(server, survivors, &request);
     assert!(answers.iter().all(|answer| answer.own_masks.iter().all(|share| share.of != late)));
     let shares: Vec<Secret> = answers.iter().map(|answer| Secret::read(answer.mask_keys[0].share).unwrap()).collect();
     let seed = combine(&weights(&ids([0, 2, 3])), shares.iter());
@@ -347,12 +365,12 @@ fn a_request_for_both_secrets_of_a_client_is_refused() {
         let (client, _) = session.mask(0, &[1, 2]);
         let (survivors, dropped) = (ids(survivors.iter().copied()), ids(dropped.iter().copied()));
         let request = UnmaskRequest { session: *parameters.digest(), survivors, dropped };
-        assert_eq!(client.unmask(&request).err(), Some(expected));
+        assert_eq!(client.confirm(&request).err(), Some(expected));
     }
     let mut session = open(&fixed(4, 3, 0, 2), &mut seeded(5));
     let (client, _) = session.mask(0, &[1, 2]);
     let request = UnmaskRequest { session: [7; 32], survivors: ids(0..4), dropped: Vec::new() };
-    assert_eq!(client.unmask(&request).err(), Some(ProtocolError::ForeignSession));
+    assert_eq!(client.confirm(&request).err(), Some(ProtocolError::ForeignSession));
 }
 
 #[test]
@@ -370,7 +388,7 @@ fn with_fewer_than_t_survivors_nothing_is_unmasked() {
     // One that goes on all the same gets no share from anybody.
     for state in survivors {
         let request = UnmaskRequest { session: *parameters.digest(), survivors: ids(0..3), dropped: ids(3..5) };
-        assert_eq!(state.unmask(&request).err(), Some(ProtocolError::TooFew { found: 3, needed: 4 }));
+        assert_eq!(state.confirm(&request).err(), Some(ProtocolError::TooFew { found: 3, needed: 4 }));
     }
     // With too few answers it does not get the sum either.
     let dropouts = Dropouts { before_unmasking: ids([0, 1]).into_iter().collect(), ..Dropouts::default() };
@@ -550,6 +568,100 @@ fn altered_shares_and_wrong_lengths_are_refused_by_clients() {
     assert_eq!(refused, Some(ProtocolError::WrongSize { expected: 2, found: 3 }));
 }
 
+/// Clients of one session that have masked their inputs, and what each would confirm of a request of its own.
+fn confirmed_each(requests: &[UnmaskRequest]) -> (Vec<Confirmed>, Vec<Confirmations>) {
+    let mut session = open(&fixed(5, 4, 1, 2), &mut seeded(14));
+    let states: Vec<Masked> = (0..requests.len() as u32).map(|client| session.mask(client, &[1, 2]).0).collect();
+    states.into_iter().zip(requests).map(|(state, request)| state.confirm(request).unwrap()).unzip()
+}
+
+/// What a server that passes everything on delivers to one client.
+fn delivered(to: u32, messages: &[Confirmations]) -> ConfirmationDelivery {
+    let all = messages.iter().flat_map(|message| &message.confirmations);
+    let confirmations = all.filter(|one| one.to == ClientId(to)).cloned().collect();
+    ConfirmationDelivery { session: messages[0].session, to: ClientId(to), confirmations }
+}
+
+#[test]
+fn a_server_that_tells_different_lists_gets_no_share() {
+    let parameters = fixed(5, 4, 1, 2);
+    let request = |survivors: Vec<ClientId>, dropped: Vec<ClientId>| UnmaskRequest {
+        session: *parameters.digest(),
+        survivors,
+        dropped,
+    };
+    let all = request(ids(0..5), Vec::new());
+    let without_last = request(ids(0..4), ids([4]));
+    // Three are told one thing, two another: four of five must agree.
+    let (states, messages) = confirmed_each(&[all.clone(), all.clone(), all.clone(), without_last.clone()]);
+    for (client, state) in (0..).zip(states) {
+        let refused = state.unmask(&delivered(client, &messages)).err();
+        let found = if client == 3 { 1 } else { 3 };
+        assert_eq!(refused, Some(ProtocolError::Inconsistent { found, needed: 4 }), "client {client}");
+    }
+    // All four told the same: the tags say so, and each answers.
+    let (states, messages) = confirmed_each(&vec![without_last.clone(); 4]);
+    for (client, state) in (0..).zip(states) {
+        assert!(state.unmask(&delivered(client, &messages)).is_ok(), "client {client}");
+    }
+    // A client that stays away is no confirmation, and neither is a wrong tag or one that was made for somebody else.
+    type Change = fn(&mut ConfirmationDelivery);
+    let changes: [(Change, ProtocolError); 8] = [
+        (|delivery| drop(delivery.confirmations.pop()), ProtocolError::Inconsistent { found: 3, needed: 4 }),
+        (|delivery| delivery.confirmations[0].tag[31] ^= 1, ProtocolError::Inconsistent { found: 3, needed: 4 }),
+        (
+            |delivery| delivery.confirmations[0].tag = delivery.confirmations[1].tag,
+            ProtocolError::Inconsistent { found: 3, needed: 4 },
+        ),
+        (|delivery| delivery.confirmations[1] = delivery.confirmations[0].clone(), ProtocolError::Unordered),
+        (|delivery| delivery.confirmations[0].from = ClientId(0), ProtocolError::UnknownClient(ClientId(0))),
+        (|delivery| delivery.confirmations[2].from = ClientId(4), ProtocolError::UnknownClient(ClientId(4))),
+        (|delivery| delivery.to = ClientId(1), ProtocolError::WrongReceiver(ClientId(1))),
+        (|delivery| delivery.session = [0; 32], ProtocolError::ForeignSession),
+    ];
+    for (change, expected) in changes {
+        let (states, messages) = confirmed_each(&vec![without_last.clone(); 4]);
+        let mut delivery = delivered(0, &messages);
+        change(&mut delivery);
+        assert_eq!(states.into_iter().next().unwrap().unmask(&delivery).err(), Some(expected));
+    }
+    // One liar among five does not keep the others from their sum.
+    let (states, mut messages) = confirmed_each(&vec![all.clone(); 5]);
+    messages[4].confirmations.iter_mut().for_each(|one| one.tag = [0; 32]);
+    assert!(states.into_iter().next().unwrap().unmask(&delivered(0, &messages)).is_ok());
+}
+
+#[test]
+fn confirmations_of_strangers_and_repeated_ones_are_refused_by_the_server() {
+    let parameters = fixed(5, 4, 1, 2);
+    let mut session = open(&parameters, &mut seeded(15));
+    let mut states = Vec::new();
+    for client in 0..5 {
+        let (state, message) = session.mask(client, &[1, 2]);
+        session.server.receive(&message).unwrap();
+        states.push(state);
+    }
+    let (mut server, request) = session.server.close().unwrap();
+    let mut messages = states.into_iter().map(|state| state.confirm(&request).unwrap().1);
+    let (first, second) = (messages.next().unwrap(), messages.next().unwrap());
+    let mut odd = first.clone();
+    odd.confirmations.pop();
+    assert_eq!(server.receive(odd), Err(ProtocolError::WrongSize { expected: 4, found: 3 }));
+    let mut odd = first.clone();
+    odd.confirmations.swap(0, 1);
+    assert!(matches!(server.receive(odd), Err(ProtocolError::WrongReceiver(_))));
+    let odd = Confirmations { session: [0; 32], ..first.clone() };
+    assert_eq!(server.receive(odd), Err(ProtocolError::ForeignSession));
+    let odd = Confirmations { from: ClientId(7), ..first.clone() };
+    assert_eq!(server.receive(odd), Err(ProtocolError::UnknownClient(ClientId(7))));
+    let odd = Confirmations { from: ClientId(1), ..first.clone() };
+    assert!(server.receive(odd).is_err(), "under another name");
+    server.receive(first.clone()).unwrap();
+    assert_eq!(server.receive(first), Err(ProtocolError::Duplicate(ClientId(0))));
+    server.receive(second).unwrap();
+    assert_eq!(server.close().err(), Some(ProtocolError::TooFew { found: 2, needed: 4 }));
+}
+
 /// A session at its last round, with the answers of all survivors.
 fn answered(dropped: &[u32]) -> (CollectingUnmasking, Vec<UnmaskShares>) {
     let mut session = open(&fixed(5, 3, 0, 2), &mut seeded(12));
@@ -560,7 +672,7 @@ fn answered(dropped: &[u32]) -> (CollectingUnmasking, Vec<UnmaskShares>) {
         states.push(state);
     }
     let (server, request) = session.server.close().unwrap();
-    (server, states.into_iter().map(|state| state.unmask(&request).unwrap()).collect())
+    confirm(server, states, &request)
 }
 
 #[test]
@@ -631,8 +743,17 @@ fn messages_survive_serialisation_and_broken_ones_never_panic() {
     }
     let (mut server, request) = session.server.close().unwrap();
     check(&request, &mut source);
+    let mut confirmed = Vec::new();
     for state in states {
-        let answer = state.unmask(&request).unwrap();
+        let (state, message) = state.confirm(&request).unwrap();
+        check(&message, &mut source);
+        server.receive(message).unwrap();
+        confirmed.push(state);
+    }
+    let (mut server, deliveries) = server.close().unwrap();
+    for (state, delivery) in confirmed.into_iter().zip(&deliveries) {
+        check(delivery, &mut source);
+        let answer = state.unmask(delivery).unwrap();
         check(&answer, &mut source);
         server.receive(&answer).unwrap();
     }
