@@ -22,8 +22,8 @@ const GUARD: f64 = 1e-6;
 /// ```
 ///
 /// # References
-/// McMahan et al., *Learning Differentially Private Recurrent Language Models*, 2018, section 3 (clipping whole updates).
-/// Kairouz, Liu and Steinke 2021, section 4, round at random to few bits, which can grow the norm; with 32 bits there is
+/// McMahan et al., *Learning Differentially Private Recurrent Language Models*, 2018, Algorithm 1 (clipping whole updates).
+/// Kairouz, Liu and Steinke 2021, section 4.1, round at random to few bits, which can grow the norm; with 32 bits there is
 /// no need to.
 pub fn clip_to_lattice(update: &[f32], dimension: usize, clip: f64, steps: u64) -> Vec<i64> {
     let nothing = || vec![0; dimension];

@@ -181,9 +181,6 @@ impl DistributedGaussian {
     /// summation). So the sum of n shares exceeds a with probability at most exp(−a²/2nv) on either side.
     ///
     /// A client that does not follow the protocol can make any number wrap; see [`secagg`](crate::secagg).
-    ///
-    /// # References
-    /// Canonne, Kamath and Steinke 2020, Lemma 9, for the moment generating function.
     pub fn wrap_probability(&self) -> f64 {
         let n = f64::from(self.clients);
         let room = (HALF - 1.0 - n * self.steps as f64).max(0.0);
