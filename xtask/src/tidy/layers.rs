@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("dither-noise", &["dither-core"]),
     ("dither-accounting", &["dither-core"]),
     ("dither-mechanisms", &["dither-core", "dither-noise"]),
+    ("dither-federated", &[CORE, NOISE, "dither-accounting"]),
     ("dither-ledger", &["dither-core", "dither-accounting"]),
     ("dither-learn", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger"]),
     ("dither-query", &[CORE, "dither-bounding", NOISE, "dither-accounting", MECHANISMS]),
@@ -46,7 +47,7 @@ const CONFINED: &[(&str, &str)] = &[
 ];
 
 /// Crates without runtime, storage and clock.
-const PURE: [&str; 4] = [CORE, NOISE, "dither-accounting", MECHANISMS];
+const PURE: [&str; 5] = [CORE, NOISE, "dither-accounting", MECHANISMS, "dither-federated"];
 /// What they must not name.
 const IMPURE: [&str; 12] = [
     "tokio",
@@ -109,7 +110,7 @@ pub fn confined(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Core, noise, accounting and mechanisms know no async runtime, no storage and no clock.
+/// Core, noise, accounting, mechanisms and federated know no async runtime, no storage and no clock.
 pub fn pure(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (package, dependency, kind) in dependencies(tree) {
