@@ -106,7 +106,7 @@ fn policy(unit: &str, data: &Path) -> String {
          source = {data:?}\n{unit}\n[tables.visits.columns]\nuser_id = {{ type = \"integer\" }}\n\
          hospital = {{ type = \"text\", keys = [{}] }}\ndiagnosis = {{ type = \"text\" }}\n\
          place = {{ type = \"text\", expression = \"hospital\" }}\n\
-         days = {{ type = \"number\", bounds = [0, 60], step = 0.01 }}\n",
+         days = {{ type = \"number\", bounds = [0, 60], step = 0.01, typical = 5 }}\n",
         hospitals.join(", ")
     )
 }

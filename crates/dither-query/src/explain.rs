@@ -323,9 +323,7 @@ impl QueryPlan {
 
     /// Where between its bounds a typical value lies, if the policy says so.
     fn typical_share(&self, block: usize) -> Option<f64> {
-        let aggregates = self.question.aggregates.iter().zip(&self.derivations);
-        let argument =
-            aggregates.filter(|(_, d)| d.blocks().first() == Some(&block)).find_map(|(a, _)| a.argument.as_ref())?;
+        let argument = self.first_argument(block)?;
         let bounds = argument.bounds?;
         let steps = argument.typical? / bounds.lattice().step();
         Some(((steps - bounds.lower() as f64) / bounds.range() as f64).clamp(0.0, 1.0))

@@ -1,15 +1,15 @@
 //! What a question costs and how well it will be answered, from the question and the policy alone.
 //!
 //! A [`QueryPlan`] fixes the noise of every measured number before anything is charged. All aggregates of a question
-//! share one ε: it is split evenly over the *blocks* that are measured, and over the selection of keys where keys come
-//! from the data. A mean is one block of two sums, Σ(upper − x) and Σ(x − lower): one row moves the pair by exactly
+//! share one ε: it is split over the *blocks* that are measured, and over the selection of keys where keys come from the
+//! data, evenly as long as no typical value is public (`shares`). A mean is one block of two sums, Σ(upper − x) and Σ(x − lower): one row moves the pair by exactly
 //! upper − lower in the l1 norm, so that the whole share of ε serves both, and the sum and the count of the same
 //! column follow from them for free. A variance needs one block more, Σ(x − middle)²: with the pair beside it, the
 //! square moves by at most a quarter of the squared range, and not by the square of the larger bound.
 
 mod blocks;
-
 mod keys;
+mod shares;
 
 use std::num::NonZeroU32;
 
@@ -34,6 +34,7 @@ use crate::sql::{self, SqlOptions, key_literal};
 use blocks::Blocks;
 pub use keys::KeyChoice;
 pub(crate) use keys::words as keys_in_words;
+use shares::{EVEN, split};
 
 /// The most groups of one answer.
 const MAX_GROUPS: u64 = 1_000_000;
@@ -541,18 +542,15 @@ impl QueryPlan {
     }
 }
 
-/// Splits an amount of nano-units into equal parts that add up to it exactly.
-fn split(epsilon: Epsilon, parts: usize) -> Result<Vec<Epsilon>, Refusal> {
-    let parts = parts as u64;
-    (0..parts)
-        .map(|index| epsilon.nanos() / parts + u64::from(index < epsilon.nanos() % parts))
-        .map(|nanos| Epsilon::from_nanos(nanos).map_err(|error| range(&error)))
-        .collect()
+/// The weights of what is measured, then of quantiles and the selection of keys.
+fn weights(shape: &Shape, power: f64) -> Vec<u64> {
+    let others = shape.ranks.len() + usize::from(shape.has_private_keys());
+    let measures = shape.weights(power);
+    measures.into_iter().chain(std::iter::repeat_n(EVEN, others)).collect()
 }
 
 fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
-    let selection = usize::from(shape.has_private_keys());
-    let shares = split(epsilon, shape.measures.len() + shape.ranks.len() + selection)?;
+    let shares = split(epsilon, &weights(&shape, 1.0 / 2.0))?;
     let quantiles = shape.quantiles(&shares[shape.measures.len()..])?;
     let blocks = shape
         .measures
@@ -566,7 +564,7 @@ fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<
         .collect::<Result<_, Refusal>>()?;
     let (keys, why_keys) = keys::rule(&shape, shares.last().copied(), delta)?;
     // Laplace noise on public keys uses no δ at all.
-    let delta = if selection == 0 { Delta::ZERO } else { delta };
+    let delta = if !shape.has_private_keys() { Delta::ZERO } else { delta };
     Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, quantiles, keys }, why, why_keys, shares, delta })
 }
 
@@ -576,7 +574,7 @@ fn too_wide() -> Refusal {
 
 fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
     let selection = usize::from(shape.has_private_keys());
-    let mut shares = split(epsilon, shape.measures.len() + shape.ranks.len() + selection)?;
+    let mut shares = split(epsilon, &weights(&shape, 2.0 / 3.0))?;
     let chosen = &shares[shape.measures.len()..];
     let quantiles = shape.quantiles(chosen)?;
     // What is left of ε is for the noise.
@@ -587,17 +585,20 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
     let for_keys = Delta::from_attos(for_keys).map_err(|error| range(&error))?;
     let selection_share = if selection == 0 { None } else { shares.last().copied() };
     let (keys, why_keys) = keys::rule(&shape, selection_share, for_keys)?;
-    // The blocks are one Gaussian vector: each gets an equal part of the squared ratio of sensitivity to noise.
-    let count = shape.measures.len() as u128;
+    // The blocks are one Gaussian vector: each gets its part of the squared ratio of sensitivity to noise.
+    let weights = shape.weights(2.0 / 3.0);
+    let total: u64 = weights.iter().sum();
     let coordinates = shape.measures.iter().map(|measure| shape.coordinates(measure)).sum();
     for _ in 0..8 {
         let together = Epsilon::from_nanos(nanos).map_err(|error| range(&error))?;
         let blocks = shape
             .measures
             .iter()
-            .map(|measure| {
+            .zip(&weights)
+            .map(|(measure, weight)| {
                 let (_, l2) = shape.sensitivity(measure).ok_or_else(too_wide)?;
-                let shared = l2.squared().checked_mul(count).map(L2Sensitivity::from_squared).ok_or_else(too_wide)?;
+                let shared = l2.squared().checked_mul(total.into()).ok_or_else(too_wide)?;
+                let shared = L2Sensitivity::from_squared(shared.div_ceil((*weight).into()));
                 let variance = gaussian_variance(shared, coordinates, together, for_noise).map_err(|e| range(&e))?;
                 let noise = Gaussian::new(l2, variance, shape.coordinates(measure));
                 Ok(Block { width: measure.width(), noise: Noise::Gaussian(noise.map_err(|error| range(&error))?) })
@@ -606,8 +607,7 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
         let mechanism = TableMechanism { blocks, quantiles: quantiles.clone(), keys };
         let cost = Cost::of(&mechanism.event(), delta).map_err(|error| range(&error))?;
         if cost.epsilon_nanos <= epsilon.nanos() {
-            let each = Epsilon::from_nanos((nanos / count as u64).max(1)).map_err(|error| range(&error))?;
-            shares[..shape.measures.len()].fill(each);
+            shares[..shape.measures.len()].clone_from_slice(&split(together, &weights)?);
             return Ok(QueryPlan { shape, mechanism, why, why_keys, shares, delta });
         }
         // Rounding of the parts can add a nano-unit or two; ask for a little less.
