@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use dither_ledger::Ledger;
+use dither_ledger::{Ledger, LedgerError};
 
-use crate::model::Model;
+use crate::model::{Batch, Inputs, Model, Targets};
 use crate::train::card;
 use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
 use crate::train::job::{Job, ModelPart};
 use crate::train::key::{JobFile, unusable};
 use crate::train::linear::Linear;
-use crate::train::load::Source;
+use crate::train::load::{Data, Label, Source};
 use crate::train::plan::DpPlan;
 use crate::train::trainer::{Progress, Run, Trained};
 
@@ -32,8 +32,9 @@ impl TrainingSession {
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let job = Job::load(path)?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
-        let model = build(&job)?;
+        let mut model = build(&job)?;
         let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;
+        rehearse(&job, &plan, model.as_mut())?;
         Ok(Self { job, base, plan, model, accuracy: None })
     }
 
@@ -165,6 +166,10 @@ impl TrainingSession {
             }
         }
         ledger.close().await;
+        if let (Err(TrainError::Ledger(LedgerError::Refused { .. })), false) = (&trained, resume) {
+            // Nothing was charged, and the key was used for nothing: the job was not begun.
+            key.remove()?;
+        }
         let trained = trained?;
         let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
         card::write_weights(&folder.join("model.safetensors"), self.model.as_ref(), &receipt)?;
@@ -178,10 +183,43 @@ impl TrainingSession {
     }
 }
 
+/// Has the model clip the gradient of a made-up row, so that a model that does not fit the table is found out before the
+/// charge.
+fn rehearse(job: &Job, plan: &DpPlan, model: &mut dyn Model) -> Result<(), TrainError> {
+    let wrong = |problem: String| TrainError::field("model", problem, "make its inputs and outputs those of `data`");
+    let (inputs, outputs) = job.shape();
+    let last = (outputs.max(1) - 1) as u32;
+    let label = |label: &Label| match label {
+        Label::Class { .. } => Targets::Classes(vec![last]),
+        Label::Number { .. } => Targets::Numbers(vec![0.5]),
+    };
+    let numbers = || Inputs::Numbers { values: vec![0.5; inputs], width: inputs };
+    let (inputs, targets) = match &job.data {
+        Data::Table { label: kind, .. } => (numbers(), label(kind)),
+        Data::Images { .. } => (numbers(), Targets::Classes(vec![last])),
+        Data::Text { tokens, length, label: kind, .. } => {
+            let ids = vec![tokens.count() - 1; *length];
+            let targets = kind.as_ref().map_or(Targets::NextToken, label);
+            (Inputs::Tokens { ids, length: *length, lengths: vec![*length] }, targets)
+        }
+    };
+    let mut sum = vec![0.0; plan.weights()];
+    let batch = Batch { inputs, targets, offsets: vec![0, 1] };
+    let seen = model.add_clipped(&batch, &plan.clipping(), &mut sum).map_err(|error| wrong(error.to_string()))?;
+    let mut integers = vec![0; plan.weights()];
+    if seen.not_finite > 0 || plan.lattice().add(&sum, 1, plan.norm(), &mut integers).is_err() {
+        return Err(wrong("it does not clip the gradient of a made-up row".into()));
+    }
+    Ok(())
+}
+
 /// The model of a job.
 fn build(job: &Job) -> Result<Box<dyn Model>, TrainError> {
     let (inputs, outputs) = job.shape();
     match job.model {
+        ModelPart::Linear {} if matches!(job.data, Data::Text { label: None, .. }) => {
+            Err(TrainError::field("model", "a linear model has no next token", "declare a `label`"))
+        }
         ModelPart::Linear {} => Ok(Box::new(Linear::new(inputs, outputs)?)),
     }
 }

@@ -96,4 +96,7 @@ async fn a_budget_that_is_too_small_refuses_before_anything_is_written() {
     let error = session.train(false, false, &mut |_| true).await.unwrap_err();
     assert_eq!(error.code(), "budget-exceeded");
     assert!(!folder.path().join("model/model.safetensors").exists());
+    // It was not begun: asked again, it is refused for the same reason.
+    let error = session.train(false, false, &mut |_| true).await.unwrap_err();
+    assert_eq!(error.code(), "budget-exceeded");
 }
