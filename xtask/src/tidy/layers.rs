@@ -41,6 +41,8 @@ const CONFINED: &[(&str, &str)] = &[
     ("sqlparser", "dither-query"),
     ("sqlx", "dither-ledger"),
     ("maud", "dither-report"),
+    ("ndarray", "dither-learn"),
+    ("safetensors", "dither-learn"),
 ];
 
 /// Crates without runtime, storage and clock.

@@ -1,0 +1,46 @@
+//! Networks whose backward pass knows the norm of every sample's gradient without making it.
+//!
+//! ```text
+//! batch ─▶ layers forward ─▶ loss ─▶ layers back ─▶ Tape: norms of samples ─▶ Factors ─▶ Tape: clipped sum
+//! ```
+//!
+//! There is no automatic differentiation: every layer has its two directions, and hands to the tape what the gradient of
+//! its weights is made of. Frozen layers hand in nothing.
+//!
+//! # What this module does not do
+//! It draws no noise, samples nothing and knows no price. Layers that mix samples do not exist here.
+//!
+//! # Where to start
+//! [`Description`] says what a network looks like, [`Network::new`] builds it.
+
+mod activation;
+mod attention;
+mod block;
+mod description;
+mod error;
+mod factors;
+mod feedforward;
+mod ghost;
+mod images;
+mod linear;
+mod lookup;
+mod loss;
+mod matrix;
+mod mutant;
+mod network;
+mod norm;
+mod parameters;
+mod simd;
+mod spans;
+mod tape;
+mod transformer;
+mod weights;
+
+#[cfg(test)]
+mod tests;
+
+pub use activation::Activation;
+pub use description::{Decoder, Description, Encoder, Input, Layers, Lora, Objective, Stage, Target, Train};
+pub use error::NetworkError;
+pub use network::Network;
+pub use weights::AdapterFiles;

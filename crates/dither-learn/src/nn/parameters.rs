@@ -1,0 +1,142 @@
+//! Weights: the trainable ones in one flat vector, the frozen ones in another.
+
+use std::f64::consts::TAU;
+use std::ops::Range;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+
+use crate::model::Layer;
+
+/// All weights of a network.
+#[derive(Clone, Debug, Default)]
+pub struct Parameters {
+    pub trainable: Vec<f32>,
+    pub layers: Vec<Layer>,
+    pub frozen: Vec<f32>,
+    pub frozen_layers: Vec<Layer>,
+}
+
+/// Where a tensor lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its number among the trainable layers; a frozen one has none.
+    pub layer: Option<usize>,
+    pub start: usize,
+    pub length: usize,
+}
+
+impl Slot {
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.start + self.length
+    }
+}
+
+impl Parameters {
+    pub fn get(&self, slot: Slot) -> &[f32] {
+        self.adjacent(&[slot])
+    }
+
+    /// Tensors that were made one after the other, as one.
+    pub fn adjacent(&self, slots: &[Slot]) -> &[f32] {
+        let (Some(first), Some(last)) = (slots.first(), slots.last()) else { return &[] };
+        let range = first.start..last.range().end;
+        if first.layer.is_some() { &self.trainable[range] } else { &self.frozen[range] }
+    }
+
+    /// Every tensor with its numbers.
+    pub fn tensors(&self) -> impl Iterator<Item = (&Layer, &[f32])> {
+        let of = |layer: &Layer| layer.start..layer.start + layer.shape.iter().product::<usize>();
+        let trainable = self.layers.iter().map(move |layer| (layer, &self.trainable[of(layer)]));
+        trainable.chain(self.frozen_layers.iter().map(move |layer| (layer, &self.frozen[of(layer)])))
+    }
+
+    /// Every tensor with its numbers, to change them.
+    pub fn tensors_mut(&mut self) -> Vec<(&Layer, &mut [f32])> {
+        let mut all = Vec::new();
+        for (layers, mut rest) in [(&self.layers, &mut self.trainable[..]), (&self.frozen_layers, &mut self.frozen[..])]
+        {
+            for layer in layers {
+                let (numbers, after) = rest.split_at_mut(layer.shape.iter().product());
+                all.push((layer, numbers));
+                rest = after;
+            }
+        }
+        all
+    }
+}
+
+/// What a tensor starts with.
+#[derive(Clone, Copy, Debug)]
+pub enum Start {
+    /// All the same.
+    Constant(f32),
+    /// Uniform on ± this.
+    Uniform(f64),
+    /// Normal with this standard deviation.
+    Normal(f64),
+}
+
+impl Start {
+    /// Uniform with the variance 1/(3·inputs).
+    pub fn fan_in(inputs: usize) -> Self {
+        Self::Uniform(1.0 / (inputs.max(1) as f64).sqrt())
+    }
+}
+
+/// Makes tensors one after the other.
+///
+/// The stream is public: first weights are released with the model, so nobody relies on them being secret.
+pub struct Builder {
+    pub parameters: Parameters,
+    stream: ChaCha20Rng,
+}
+
+impl Builder {
+    pub fn new(seed: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        Self { parameters: Parameters::default(), stream: ChaCha20Rng::from_seed(key) }
+    }
+
+    pub fn tensor(&mut self, name: impl Into<String>, shape: &[usize], trainable: bool, start: Start) -> Slot {
+        let length = shape.iter().product();
+        let numbers: Vec<f32> = (0..length).map(|_| self.draw(start)).collect();
+        let parameters = &mut self.parameters;
+        let (all, layers) = match trainable {
+            true => (&mut parameters.trainable, &mut parameters.layers),
+            false => (&mut parameters.frozen, &mut parameters.frozen_layers),
+        };
+        let slot = Slot { layer: trainable.then_some(layers.len()), start: all.len(), length };
+        layers.push(Layer { name: name.into(), shape: shape.to_vec(), start: all.len() });
+        all.extend(numbers);
+        slot
+    }
+
+    /// Gives a tensor another shape of as many numbers.
+    pub fn reshape(&mut self, slot: Slot, shape: &[usize]) {
+        let layer = match slot.layer {
+            Some(layer) => self.parameters.layers.get_mut(layer),
+            None => self.parameters.frozen_layers.iter_mut().find(|layer| layer.start == slot.start),
+        };
+        if let Some(layer) = layer {
+            layer.shape = shape.to_vec();
+        }
+    }
+
+    fn draw(&mut self, start: Start) -> f32 {
+        match start {
+            Start::Constant(value) => value,
+            Start::Uniform(bound) => ((2.0 * self.unit() - 1.0) * bound) as f32,
+            Start::Normal(deviation) => {
+                let radius = (-2.0 * self.unit().ln()).sqrt();
+                (radius * (TAU * self.unit()).cos() * deviation) as f32
+            }
+        }
+    }
+
+    /// Uniform between 0 and 1, neither of them.
+    fn unit(&mut self) -> f64 {
+        (f64::from(self.stream.next_u32()) + 0.5) / 4_294_967_296.0
+    }
+}

@@ -1,0 +1,32 @@
+//! Seeded bugs that the checks of this module must notice.
+
+use super::cases::{batch, decoder, descriptions, encoder, network};
+use super::clipped::check;
+use crate::model::Clipping;
+use crate::nn::mutant::{ACTIVE, Mutant};
+use crate::nn::{Description, Train};
+
+/// What the check says of a network with, and without, a bug.
+fn verdicts(description: &Description, mutant: Mutant) -> (Result<(), String>, Result<(), String>) {
+    let mut network = network(description, 7);
+    let batch = batch(description, &[1, 3, 1], 8);
+    let clipping = Clipping::Flat { bound: 0.4 };
+    ACTIVE.set(Some(mutant));
+    let broken = check(&mut network, &batch, &clipping, 0.4);
+    ACTIVE.set(None);
+    (broken, check(&mut network, &batch, &clipping, 0.4))
+}
+
+#[test]
+fn control_every_seeded_bug_is_noticed() {
+    let mut all: Vec<(Description, Mutant)> = Vec::new();
+    all.extend(descriptions().into_iter().map(|(_, description)| (description, Mutant::LayerMissing)));
+    all.extend(descriptions().into_iter().map(|(_, description)| (description, Mutant::BatchClipped)));
+    all.extend([None, Some(2)].map(|groups| (decoder(groups, Train::All), Mutant::NoCrossTerm)));
+    all.extend([encoder(Train::All), decoder(None, Train::All)].map(|network| (network, Mutant::TokensTwice)));
+    for (description, mutant) in all {
+        let (broken, healthy) = verdicts(&description, mutant);
+        assert!(broken.is_err(), "{mutant:?} passes in {description:?}");
+        assert_eq!(healthy, Ok(()), "{description:?}");
+    }
+}
