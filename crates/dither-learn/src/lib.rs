@@ -10,7 +10,8 @@
 //! of a unit is as short as it says, and depends on that unit alone.
 //!
 //! # Where to start
-//! [`nn::Network`] for models, [`train::plan::DpPlan`] for the numbers that the guarantee depends on, [`train::trainer::Run`] for the run.
+//! [`nn::Network`] for models, [`train::plan::DpPlan`] for the numbers that the guarantee depends on,
+//! [`train::trainer::Run`] for the run, [`train::session::TrainingSession`] for all of it from a file.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use dither_ledger::{Ledger, LedgerError};
+use sha2::{Digest, Sha256};
 
 use crate::model::{Batch, Inputs, Model, Targets};
+use crate::nn::{Network, NetworkError};
 use crate::train::card;
 use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
@@ -20,7 +22,7 @@ pub struct TrainingSession {
     job: Job,
     base: PathBuf,
     plan: DpPlan,
-    model: Box<dyn Model>,
+    model: Trainable,
     accuracy: Option<Accuracy>,
 }
 
@@ -32,9 +34,9 @@ impl TrainingSession {
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let job = Job::load(path)?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
-        let mut model = build(&job)?;
-        let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;
-        rehearse(&job, &plan, model.as_mut())?;
+        let mut model = Trainable::new(&job, &base)?;
+        let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
+        rehearse(&job, &plan, model.model())?;
         Ok(Self { job, base, plan, model, accuracy: None })
     }
 
@@ -50,7 +52,7 @@ impl TrainingSession {
 
     /// The model; its weights are those it begins with until [`TrainingSession::train`] has returned.
     pub fn model(&mut self) -> &mut dyn Model {
-        self.model.as_mut()
+        self.model.model()
     }
 
     /// How often the model was right, if the job says that it is measured and it was trained.
@@ -126,7 +128,10 @@ impl TrainingSession {
         let folder = self.folder();
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
-        let description = serde_json::to_string(&self.job).map_err(|error| TrainError::Job(error.to_string()))?;
+        let mut description = serde_json::to_string(&self.job).map_err(|error| TrainError::Job(error.to_string()))?;
+        if let Trainable::Network(_, weights) = &self.model {
+            description.push_str(weights);
+        }
         let ledger = Ledger::open(&ledger_path).await?;
         let mut key = match JobFile::open(&ledger_path, &name) {
             Ok(key) => key,
@@ -136,7 +141,7 @@ impl TrainingSession {
             }
         };
         let run = Run {
-            model: self.model.as_mut(),
+            model: self.model.model(),
             plan: &self.plan,
             schedule: self.job.schedule(),
             description: &description,
@@ -159,7 +164,7 @@ impl TrainingSession {
                 rows_per_unit: self.plan.rows_per_unit(),
                 distance: self.plan.neighbors().distance(),
             };
-            let accuracy = evaluate(self.model.as_mut(), part, source, &key, place).await;
+            let accuracy = evaluate(self.model.model(), part, source, &key, place).await;
             if let Err(error) = accuracy.map(|accuracy| self.accuracy = Some(accuracy)) {
                 ledger.close().await;
                 return Err(error);
@@ -172,7 +177,7 @@ impl TrainingSession {
         }
         let trained = trained?;
         let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
-        card::write_weights(&folder.join("model.safetensors"), self.model.as_ref(), &receipt)?;
+        self.model.write(&folder, &receipt)?;
         let accuracy = self.accuracy.as_ref();
         let json = format!("{:#}\n", card::json(&self.plan, &trained, accuracy)?);
         for (name, text) in [("card.md", card::markdown(&self.plan, &trained, accuracy)?), ("card.json", json)] {
@@ -214,12 +219,60 @@ fn rehearse(job: &Job, plan: &DpPlan, model: &mut dyn Model) -> Result<(), Train
 }
 
 /// The model of a job.
-fn build(job: &Job) -> Result<Box<dyn Model>, TrainError> {
-    let (inputs, outputs) = job.shape();
-    match job.model {
-        ModelPart::Linear {} if matches!(job.data, Data::Text { label: None, .. }) => {
-            Err(TrainError::field("model", "a linear model has no next token", "declare a `label`"))
+enum Trainable {
+    Linear(Linear),
+    /// With the digest of the file that its first weights come from.
+    Network(Box<Network>, String),
+}
+
+impl Trainable {
+    fn new(job: &Job, base: &Path) -> Result<Self, TrainError> {
+        let refused = |error: NetworkError| TrainError::field("model", error.to_string(), "see docs/networks.md");
+        match &job.model {
+            ModelPart::Linear {} if matches!(job.data, Data::Text { label: None, .. }) => {
+                Err(TrainError::field("model", "a linear model has no next token", "declare a `label`"))
+            }
+            ModelPart::Linear {} => {
+                let (inputs, outputs) = job.shape();
+                Ok(Self::Linear(Linear::new(inputs, outputs)?))
+            }
+            ModelPart::Network { network, weights } => {
+                // First weights are public: a number that follows from the job makes them the same when it is resumed.
+                let seed = u64::from_str_radix(&job.name()[..16], 16).unwrap_or_default();
+                let mut network = Network::new(network, seed).map_err(refused)?;
+                let mut digest = String::new();
+                if let Some(file) = weights {
+                    let path = base.join(file);
+                    let bytes = std::fs::read(&path).map_err(|error| unusable(&path, error))?;
+                    network.import(&bytes).map_err(|error| unusable(&path, error))?;
+                    digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+                }
+                Ok(Self::Network(Box::new(network), digest))
+            }
         }
-        ModelPart::Linear {} => Ok(Box::new(Linear::new(inputs, outputs)?)),
+    }
+
+    fn model(&mut self) -> &mut dyn Model {
+        match self {
+            Self::Linear(linear) => linear,
+            Self::Network(network, _) => network.as_mut(),
+        }
+    }
+
+    /// Writes all weights, and adapters by themselves where there are some.
+    fn write(&self, folder: &Path, receipt: &str) -> Result<(), TrainError> {
+        let path = folder.join("model.safetensors");
+        let write = |path: PathBuf, bytes: &[u8]| std::fs::write(&path, bytes).map_err(|error| unusable(&path, error));
+        match self {
+            Self::Linear(linear) => card::write_weights(&path, linear, receipt),
+            Self::Network(network, _) => {
+                let bytes = network.export().map_err(|error| unusable(&path, error))?;
+                write(path, &bytes)?;
+                // Only a network with adapters has any to write.
+                let Ok(adapters) = network.export_adapters() else { return Ok(()) };
+                write(folder.join("adapter_model.safetensors"), &adapters.weights)?;
+                write(folder.join("adapter_config.json"), adapters.config.as_bytes())
+            }
+        }
     }
 }
