@@ -10,10 +10,8 @@
 //! of a unit is as short as it says, and depends on that unit alone.
 //!
 //! # Where to start
-//! [`train::plan::DpPlan`] for the numbers that the guarantee depends on, [`train::trainer::Run`] for the run.
-
-#![forbid(unsafe_code)]
-#![deny(missing_docs)]
+//! [`nn::Network`] for models, [`train::plan::DpPlan`] for the numbers that the guarantee depends on,
+//! [`train::trainer::Run`] for the run, [`train::session::TrainingSession`] for all of it from a file.
 
 pub mod model;
 pub mod nn;

@@ -211,6 +211,7 @@ mod tests {
     #[test]
     fn a_crate_without_a_place_is_found() {
         assert_eq!(failures(edges, &edge("dither-new", "libm", None)).len(), 2);
+        assert_eq!(failures(edges, &edge("dither-unknown", "libm", None)).len(), 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::model::Clipping;
+use crate::nn::Description;
 use crate::train::error::TrainError;
 use crate::train::load::{Data, Label};
 use crate::train::optimizer::{Method, Schedule};
@@ -142,6 +143,14 @@ impl Default for UnitPart {
 pub enum ModelPart {
     /// Softmax or linear regression.
     Linear {},
+    /// A network.
+    Network {
+        /// What it looks like.
+        network: Description,
+        /// Public weights that it begins with, as a file of safetensors; what the file lacks is made from the job.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        weights: Option<PathBuf>,
+    },
 }
 
 /// How much may be lost: an ε, or the noise.

@@ -42,6 +42,11 @@ impl JobFile {
         place(ledger, name).exists()
     }
 
+    /// Removes the file of a job that was refused, so that it can be begun later.
+    pub(crate) fn remove(self) -> Result<(), TrainError> {
+        fs::remove_file(&self.path).map_err(|error| unusable(&self.path, error))
+    }
+
     /// The file of a job, after creating it with a fresh key if there is none. Two processes that create it get one key.
     ///
     /// # Errors

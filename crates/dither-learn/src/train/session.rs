@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use dither_ledger::Ledger;
+use dither_ledger::{Ledger, LedgerError};
+use sha2::{Digest, Sha256};
 
-use crate::model::Model;
+use crate::model::{Batch, Inputs, Model, Targets};
+use crate::nn::{Network, NetworkError};
 use crate::train::card;
 use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
 use crate::train::job::{Job, ModelPart};
 use crate::train::key::{JobFile, unusable};
 use crate::train::linear::Linear;
-use crate::train::load::Source;
+use crate::train::load::{Data, Label, Source};
 use crate::train::plan::DpPlan;
 use crate::train::trainer::{Progress, Run, Trained};
 
@@ -20,7 +22,7 @@ pub struct TrainingSession {
     job: Job,
     base: PathBuf,
     plan: DpPlan,
-    model: Box<dyn Model>,
+    model: Trainable,
     accuracy: Option<Accuracy>,
 }
 
@@ -32,8 +34,9 @@ impl TrainingSession {
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let job = Job::load(path)?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
-        let model = build(&job)?;
-        let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;
+        let mut model = Trainable::new(&job, &base)?;
+        let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
+        rehearse(&job, &plan, model.model())?;
         Ok(Self { job, base, plan, model, accuracy: None })
     }
 
@@ -49,7 +52,7 @@ impl TrainingSession {
 
     /// The model; its weights are those it begins with until [`TrainingSession::train`] has returned.
     pub fn model(&mut self) -> &mut dyn Model {
-        self.model.as_mut()
+        self.model.model()
     }
 
     /// How often the model was right, if the job says that it is measured and it was trained.
@@ -125,7 +128,10 @@ impl TrainingSession {
         let folder = self.folder();
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
-        let description = serde_json::to_string(&self.job).map_err(|error| TrainError::Job(error.to_string()))?;
+        let mut description = serde_json::to_string(&self.job).map_err(|error| TrainError::Job(error.to_string()))?;
+        if let Trainable::Network(_, weights) = &self.model {
+            description.push_str(weights);
+        }
         let ledger = Ledger::open(&ledger_path).await?;
         let mut key = match JobFile::open(&ledger_path, &name) {
             Ok(key) => key,
@@ -135,7 +141,7 @@ impl TrainingSession {
             }
         };
         let run = Run {
-            model: self.model.as_mut(),
+            model: self.model.model(),
             plan: &self.plan,
             schedule: self.job.schedule(),
             description: &description,
@@ -158,16 +164,20 @@ impl TrainingSession {
                 rows_per_unit: self.plan.rows_per_unit(),
                 distance: self.plan.neighbors().distance(),
             };
-            let accuracy = evaluate(self.model.as_mut(), part, source, &key, place).await;
+            let accuracy = evaluate(self.model.model(), part, source, &key, place).await;
             if let Err(error) = accuracy.map(|accuracy| self.accuracy = Some(accuracy)) {
                 ledger.close().await;
                 return Err(error);
             }
         }
         ledger.close().await;
+        if let (Err(TrainError::Ledger(LedgerError::Refused { .. })), false) = (&trained, resume) {
+            // Nothing was charged, and the key was used for nothing: the job was not begun.
+            key.remove()?;
+        }
         let trained = trained?;
         let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
-        card::write_weights(&folder.join("model.safetensors"), self.model.as_ref(), &receipt)?;
+        self.model.write(&folder, &receipt)?;
         let accuracy = self.accuracy.as_ref();
         let json = format!("{:#}\n", card::json(&self.plan, &trained, accuracy)?);
         for (name, text) in [("card.md", card::markdown(&self.plan, &trained, accuracy)?), ("card.json", json)] {
@@ -178,10 +188,91 @@ impl TrainingSession {
     }
 }
 
-/// The model of a job.
-fn build(job: &Job) -> Result<Box<dyn Model>, TrainError> {
+/// Has the model clip the gradient of a made-up row, so that a model that does not fit the table is found out before the
+/// charge.
+fn rehearse(job: &Job, plan: &DpPlan, model: &mut dyn Model) -> Result<(), TrainError> {
+    let wrong = |problem: String| TrainError::field("model", problem, "make its inputs and outputs those of `data`");
     let (inputs, outputs) = job.shape();
-    match job.model {
-        ModelPart::Linear {} => Ok(Box::new(Linear::new(inputs, outputs)?)),
+    let last = (outputs.max(1) - 1) as u32;
+    let label = |label: &Label| match label {
+        Label::Class { .. } => Targets::Classes(vec![last]),
+        Label::Number { .. } => Targets::Numbers(vec![0.5]),
+    };
+    let numbers = || Inputs::Numbers { values: vec![0.5; inputs], width: inputs };
+    let (inputs, targets) = match &job.data {
+        Data::Table { label: kind, .. } => (numbers(), label(kind)),
+        Data::Images { .. } => (numbers(), Targets::Classes(vec![last])),
+        Data::Text { tokens, length, label: kind, .. } => {
+            let ids = vec![tokens.count() - 1; *length];
+            let targets = kind.as_ref().map_or(Targets::NextToken, label);
+            (Inputs::Tokens { ids, length: *length, lengths: vec![*length] }, targets)
+        }
+    };
+    let mut sum = vec![0.0; plan.weights()];
+    let batch = Batch { inputs, targets, offsets: vec![0, 1] };
+    let seen = model.add_clipped(&batch, &plan.clipping(), &mut sum).map_err(|error| wrong(error.to_string()))?;
+    let mut integers = vec![0; plan.weights()];
+    if seen.not_finite > 0 || plan.lattice().add(&sum, 1, plan.norm(), &mut integers).is_err() {
+        return Err(wrong("it does not clip the gradient of a made-up row".into()));
+    }
+    Ok(())
+}
+
+/// The model of a job.
+enum Trainable {
+    Linear(Linear),
+    /// With the digest of the file that its first weights come from.
+    Network(Box<Network>, String),
+}
+
+impl Trainable {
+    fn new(job: &Job, base: &Path) -> Result<Self, TrainError> {
+        let refused = |error: NetworkError| TrainError::field("model", error.to_string(), "see docs/networks.md");
+        match &job.model {
+            ModelPart::Linear {} if matches!(job.data, Data::Text { label: None, .. }) => {
+                Err(TrainError::field("model", "a linear model has no next token", "declare a `label`"))
+            }
+            ModelPart::Linear {} => {
+                let (inputs, outputs) = job.shape();
+                Ok(Self::Linear(Linear::new(inputs, outputs)?))
+            }
+            ModelPart::Network { network, weights } => {
+                // First weights are public: a number that follows from the job makes them the same when it is resumed.
+                let seed = u64::from_str_radix(&job.name()[..16], 16).unwrap_or_default();
+                let mut network = Network::new(network, seed).map_err(refused)?;
+                let mut digest = String::new();
+                if let Some(file) = weights {
+                    let path = base.join(file);
+                    let bytes = std::fs::read(&path).map_err(|error| unusable(&path, error))?;
+                    network.import(&bytes).map_err(|error| unusable(&path, error))?;
+                    digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+                }
+                Ok(Self::Network(Box::new(network), digest))
+            }
+        }
+    }
+
+    fn model(&mut self) -> &mut dyn Model {
+        match self {
+            Self::Linear(linear) => linear,
+            Self::Network(network, _) => network.as_mut(),
+        }
+    }
+
+    /// Writes all weights, and adapters by themselves where there are some.
+    fn write(&self, folder: &Path, receipt: &str) -> Result<(), TrainError> {
+        let path = folder.join("model.safetensors");
+        let write = |path: PathBuf, bytes: &[u8]| std::fs::write(&path, bytes).map_err(|error| unusable(&path, error));
+        match self {
+            Self::Linear(linear) => card::write_weights(&path, linear, receipt),
+            Self::Network(network, _) => {
+                let bytes = network.export().map_err(|error| unusable(&path, error))?;
+                write(path, &bytes)?;
+                // Only a network with adapters has any to write.
+                let Ok(adapters) = network.export_adapters() else { return Ok(()) };
+                write(folder.join("adapter_model.safetensors"), &adapters.weights)?;
+                write(folder.join("adapter_config.json"), adapters.config.as_bytes())
+            }
+        }
     }
 }

@@ -96,4 +96,49 @@ async fn a_budget_that_is_too_small_refuses_before_anything_is_written() {
     let error = session.train(false, false, &mut |_| true).await.unwrap_err();
     assert_eq!(error.code(), "budget-exceeded");
     assert!(!folder.path().join("model/model.safetensors").exists());
+    // It was not begun: asked again, it is refused for the same reason.
+    let error = session.train(false, false, &mut |_| true).await.unwrap_err();
+    assert_eq!(error.code(), "budget-exceeded");
+}
+
+#[tokio::test]
+async fn networks_train_and_those_that_do_not_fit_the_table_are_refused_before_the_charge() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path());
+    let network = |outputs: usize, input: usize| {
+        format!(
+            r#"kind = "network"
+            [model.network]
+            model = "layers"
+            input = {input}
+            objective = "classes"
+            layers = [
+                {{ layer = "linear", outputs = 8 }},
+                {{ layer = "activation", function = "tanh" }},
+                {{ layer = "linear", outputs = {outputs} }},
+            ]"#
+        )
+    };
+    let opened = |model: String| {
+        let job = JOB.replace(r#"kind = "linear""#, &model);
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        TrainingSession::open(&folder.path().join("job.toml"))
+    };
+    for (outputs, input) in [(1, 1), (2, 3)] {
+        let error = opened(network(outputs, input)).map(|_| ()).unwrap_err();
+        assert!(error.to_string().starts_with("model: "), "{error}");
+    }
+    let batch_norm =
+        network(2, 1).replace(r#"{ layer = "activation", function = "tanh" }"#, r#"{ layer = "batch_norm" }"#);
+    assert!(opened(batch_norm).map(|_| ()).unwrap_err().to_string().contains("mixes"));
+    let mut session = opened(network(2, 1)).unwrap();
+    let before = session.model().trainable().to_vec();
+    session.train(false, false, &mut |_| true).await.unwrap();
+    assert!(session.accuracy().unwrap().accuracy > 0.8, "{:?}", session.accuracy());
+    assert!(session.model().trainable().iter().zip(&before).any(|(a, b)| a != b));
+    let trained = session.model().trainable().to_vec();
+    let mut again = opened(network(2, 1)).unwrap();
+    assert_eq!(again.model().trainable(), before, "first weights follow from the job");
+    again.train(true, false, &mut |_| true).await.unwrap();
+    assert_eq!(again.model().trainable(), trained);
 }
