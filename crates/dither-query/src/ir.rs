@@ -50,6 +50,16 @@ pub enum Domain {
     Private,
 }
 
+impl Domain {
+    /// The public values.
+    pub fn public(&self) -> Option<&[Key]> {
+        match self {
+            Self::Public(keys) => Some(keys),
+            Self::Private => None,
+        }
+    }
+}
+
 /// One aggregate.
 #[derive(Debug, Clone)]
 pub struct Aggregate {

@@ -7,6 +7,7 @@
 mod check;
 mod error;
 mod init;
+pub(crate) mod keys;
 mod load;
 mod schema;
 mod unit;
@@ -16,13 +17,14 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use dither_accounting::Composition;
-use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Key, Lattice, Neighbors, ValueBounds};
+use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Lattice, Neighbors, ValueBounds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use error::convert_first;
 pub use error::{Place, PolicyError, Problem};
 pub use init::starter;
+pub use keys::{KeysPolicy, Period};
 pub(crate) use load::nearest;
 pub use schema::json_schema;
 pub use unit::{Root, RowWord, UnitPolicy};
@@ -296,35 +298,6 @@ impl ColumnType {
             Self::Boolean => "boolean",
             Self::Date => "date",
             Self::Timestamp => "timestamp",
-        }
-    }
-}
-
-/// The public values of a column.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    deny_unknown_fields,
-    expecting = "`keys` must be a list such as [\"a\", \"b\"], dates and times in quotes, or { from = 1, to = 12 }"
-)]
-pub enum KeysPolicy {
-    /// A list, in the order of the answer.
-    List(#[schemars(with = "Vec<serde_json::Value>")] Vec<Key>),
-    /// All whole numbers from the first to the last, both included.
-    Range {
-        /// The first.
-        from: i64,
-        /// The last.
-        to: i64,
-    },
-}
-
-impl KeysPolicy {
-    /// The keys in order.
-    pub fn keys(&self) -> Vec<Key> {
-        match self {
-            Self::List(keys) => keys.clone(),
-            Self::Range { from, to } => (*from..=*to).map(Key::Integer).collect(),
         }
     }
 }

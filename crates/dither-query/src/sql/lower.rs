@@ -18,6 +18,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::scalar::ScalarValue;
 use dither_mechanisms::Fraction;
 
+use super::calendar;
 use super::catalog::full_schema;
 use super::from::{Input, Reader};
 use super::interval;
@@ -270,6 +271,11 @@ impl Scope {
         let name = expr.schema_name().to_string();
         let total = self.key_type(total(self.resolved(expr)?, &self.schema)?)?;
         let kind = total.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
+        if self.known(&total).is_some_and(calendar::needs_a_unit) {
+            return Err(Refusal::new(Code::Keys, format!("`{name}` holds moments, and the policy lists days"))
+                .hint(format!("group by date_trunc('day', {name})"))
+                .at(place_of(&total)));
+        }
         let domain = keys::domain(&total, &kind, &self.columns());
         if kind.is_floating() && domain == Domain::Private {
             return Err(Refusal::new(Code::Type, format!("`{name}` is a number with a fraction and makes no groups"))
