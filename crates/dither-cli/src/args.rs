@@ -22,6 +22,8 @@ pub enum Command {
     Plan(Plan),
     /// Charge a question and answer it; the identical question again is free
     Query(Query),
+    /// Take a first look at a table, for one charge: sizes, quartiles and frequent values of every column
+    Profile(Profile),
     /// Publish a report: several questions under one budget
     Report(Report),
     /// Show, verify, export or amend the budget
@@ -156,6 +158,38 @@ pub enum Format {
     Csv,
     Json,
     Parquet,
+}
+
+#[derive(ClapArgs)]
+pub struct Profile {
+    /// The table, by its name in the policy
+    pub table: String,
+    /// The policy file
+    #[arg(short, long)]
+    pub policy: PathBuf,
+    /// ε of the whole profile, split over its parts
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub epsilon: Epsilon,
+    /// δ of the whole profile; frequent values that are not declared need one
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub delta: Option<Delta>,
+    /// The columns, as in age,city; all by default
+    #[arg(long, value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// How many frequent values of a column are shown; 0 asks for none
+    #[arg(long, default_value_t = 5)]
+    pub top: usize,
+    /// A scope of the policy to charge, as in research/alice
+    #[arg(long)]
+    pub scope: Option<String>,
+    /// Show what it would cost; nothing is charged
+    #[arg(long, conflicts_with = "json")]
+    pub plan: bool,
+    /// Print the profile as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub place: Where,
 }
 
 #[derive(ClapArgs)]

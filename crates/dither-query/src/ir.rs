@@ -80,6 +80,8 @@ pub struct Argument {
     pub expr: Expr,
     /// The bounds that its values are clamped to; a count of values needs none.
     pub bounds: Option<ValueBounds>,
+    /// Whether its values have no bounds and the policy allows to find some from the data, for a share of ε.
+    pub approx: bool,
     /// Where the bounds came from, in words.
     pub origin: String,
     /// A public typical value, for errors in percent.

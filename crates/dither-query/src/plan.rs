@@ -17,7 +17,6 @@ use dither_accounting::Cost;
 use dither_accounting::calibrate::gaussian_variance;
 use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
-    ValueBounds,
 };
 use dither_mechanisms::{Block, Fraction, Gaussian, Laplace, Noise, Quantiles, TableMechanism};
 
@@ -25,6 +24,7 @@ use datafusion::arrow::datatypes::DataType;
 
 use crate::bound::{Histogram, Summand};
 use crate::error::{Code, Refusal};
+use crate::grid::Grid;
 use crate::ir::{Domain, Over, Question};
 use crate::policy::{Policy, PublicFacts, Root, TablePolicy, UnitPolicy};
 use crate::source::arrow_type;
@@ -189,13 +189,13 @@ pub struct Ranks {
     /// Which quantiles, in any order.
     pub fractions: Vec<Fraction>,
     /// The grid that values lie on.
-    pub grid: ValueBounds,
+    pub grid: Grid,
 }
 
 impl Ranks {
     /// The number of points of the grid.
     pub fn points(&self) -> u64 {
-        self.grid.range() + 1
+        self.grid.points()
     }
 }
 

@@ -35,6 +35,7 @@ city = { type = "text" }
 age = { type = "integer", bounds = [0, 110] }
 cost = { type = "number", bounds = [-50, 1000], step = 1 }
 weight = { type = "number" }
+income = { type = "number", approx_bounds = true }
 day = { type = "date" }
 urgent = { type = "boolean" }
 band = { type = "integer", expression = "floor(age / 10)", keys = { from = 0, to = 11 } }

@@ -23,6 +23,7 @@
 #![deny(missing_docs)]
 
 mod error;
+mod profile;
 mod report;
 mod session;
 
@@ -37,6 +38,7 @@ pub use dither_report::csv::write as write_csv;
 pub use dither_report::json::rows_json;
 pub use dither_report::table::render as table;
 pub use error::Error;
+pub use profile::{ColumnProfile, Profile, ProfileSpec};
 pub use report::{Published, Question, ReportPlan, ReportPreview, ReportSpec};
 pub use session::{Amounts, Answered, Preview, Session};
 

@@ -24,7 +24,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::session::{Amounts, Asked, Session};
 
-use allot::{allot, compose};
+use allot::allot;
+pub(crate) use allot::compose;
 pub use spec::{Question, ReportSpec};
 
 /// A published report.

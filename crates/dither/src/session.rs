@@ -16,10 +16,13 @@ use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
 use dither_query::source::{self, Progress, Tables};
-use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+
+/// How many questions of one charge look at the data at the same time.
+const AT_ONCE: usize = 4;
 
 /// An amount of privacy loss, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -386,7 +389,8 @@ impl Session {
         let secrets: Vec<Secret> = plans.iter().map(|_| noise.secret()).collect();
         let looks = plans.iter().zip(&tables).zip(&secrets);
         let looks = looks.map(|((plan, tables), secret)| measure(&charged, plan, tables, secret, self.engine.as_ref()));
-        let exact = try_join_all(looks).await?;
+        // A profile asks dozens of questions; each holds what it counts while it runs.
+        let exact: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
         let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
         Ok((ledger.publish(request, sealed).await?, None))
     }

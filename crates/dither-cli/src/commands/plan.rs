@@ -74,7 +74,7 @@ pub fn explain(plan: &Explanation) -> String {
 }
 
 /// Five significant digits, without trailing zeros.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }

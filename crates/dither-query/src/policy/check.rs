@@ -202,6 +202,12 @@ fn check_column(column: &ColumnPolicy, kind: Kind) -> Result<(), (&'static str, 
     if column.bounds.is_some() && !numeric {
         return Err(("bounds", not_for()));
     }
+    if column.approx_bounds && !numeric {
+        return Err(("approx_bounds", not_for()));
+    }
+    if column.approx_bounds && column.bounds.is_some() {
+        return Err(("approx_bounds", Problem::Excludes { other: "bounds" }));
+    }
     if column.step.is_some() && !numeric {
         return Err(("step", not_for()));
     }

@@ -10,6 +10,7 @@ mod init;
 pub(crate) mod keys;
 mod load;
 mod schema;
+mod suggest;
 mod unit;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use init::starter;
 pub use keys::{KeysPolicy, Period};
 pub(crate) use load::nearest;
 pub use schema::json_schema;
+pub use suggest::{Released, day, fragment};
 pub use unit::{Root, RowWord, UnitPolicy};
 
 /// A data set: its tables, who is protected in them, and the budget that all questions share.
@@ -217,6 +219,9 @@ pub struct ColumnPolicy {
     /// The least and the greatest value; every value is clamped to them. From knowledge, never from the data.
     #[serde(default)]
     pub bounds: Option<[f64; 2]>,
+    /// Where no bounds are declared: whether questions may find some from the data, for a share of their ε.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approx_bounds: bool,
     /// Values are rounded to multiples of this. By default 1 for integers and about range / 2^20 for numbers.
     #[serde(default)]
     pub step: Option<f64>,
@@ -248,6 +253,7 @@ impl ColumnPolicy {
             name_in_source: None,
             expression: None,
             bounds: None,
+            approx_bounds: false,
             step: None,
             keys: None,
             typical: None,

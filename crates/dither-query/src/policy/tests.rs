@@ -345,6 +345,15 @@ fn ranges_and_calendars_have_the_keys_of_a_calendar_on_the_wall() {
 }
 
 #[test]
+fn bounds_are_declared_or_found_and_not_both() {
+    let text = with_column(r#"x = { type = "text", approx_bounds = true }"#);
+    assert_refused(&text, "policy-no-meaning", &["approx_bounds"]);
+    let text = with_column(r#"x = { type = "number", bounds = [0, 1], approx_bounds = true }"#);
+    assert_refused(&text, "policy-no-meaning", &["excludes `bounds`"]);
+    assert!(load(&with_column(r#"x = { type = "integer", approx_bounds = true }"#)).is_ok());
+}
+
+#[test]
 fn sv_08_sources_are_local_files_of_known_kinds() {
     for source in
         ["http://169.254.169.254/x.csv", "file:///etc/passwd.csv", "/dev/zero", "a.xlsx", "csv", "a.csv.gz.gz"]

@@ -371,7 +371,7 @@ impl Scope {
         let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(self.substitute(value)?, condition)?;
         let origin = "a row brings one value at most".into();
-        let argument = Argument { expr, bounds: None, origin, typical: None, counted: None, kind };
+        let argument = Argument { expr, bounds: None, approx: false, origin, typical: None, counted: None, kind };
         Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
     }
 
@@ -401,6 +401,7 @@ impl Scope {
         let argument = Argument {
             expr,
             bounds: None,
+            approx: false,
             origin: "a row counts once".into(),
             typical: None,
             counted,
@@ -419,8 +420,19 @@ impl Scope {
             Expr::Column(column) => columns.get(column.name()).map(|policy| (column.name(), *policy)),
             _ => None,
         };
+        let found = bare.filter(|(_, policy)| policy.approx_bounds && policy.bounds.is_none());
+        if let (Some((column, policy)), AggregateKind::Quantile(_)) = (found, kind) {
+            let origin = format!("column `{column}` has no bounds: values of any magnitude from 2^-20 to 2^63");
+            let typical = policy.typical;
+            let expr = self.where_true(self.substitute(expr)?, condition)?;
+            let kind = DataType::Float64;
+            return Ok(Argument { expr, bounds: None, approx: true, origin, typical, counted: None, kind });
+        }
         let bounds = interval::bounds(&expr, &columns).ok_or_else(|| {
             let hint = match bare {
+                Some((column, policy)) if policy.approx_bounds => format!(
+                    "declare `bounds` of column `{column}` in the policy: its `approx_bounds` serves MIN, MAX, MEDIAN and PERCENTILE_CONT"
+                ),
                 Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
                 None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
             };
@@ -444,7 +456,15 @@ impl Scope {
         };
         let typical = bare.and_then(|(_, policy)| policy.typical);
         let expr = self.where_true(self.substitute(expr)?, condition)?;
-        Ok(Argument { expr, bounds: Some(bounds), origin, typical, counted: None, kind: DataType::Float64 })
+        Ok(Argument {
+            expr,
+            bounds: Some(bounds),
+            approx: false,
+            origin,
+            typical,
+            counted: None,
+            kind: DataType::Float64,
+        })
     }
 
     /// `expr` where the condition of a FILTER clause holds, NULL elsewhere.
