@@ -46,11 +46,18 @@ pub struct Init {
 /// What is asked of which policy.
 #[derive(ClapArgs)]
 pub struct Ask {
+    #[command(flatten)]
+    pub terms: Terms,
+    /// The question, in SQL
+    pub sql: String,
+}
+
+/// Of which policy, and for how much.
+#[derive(ClapArgs)]
+pub struct Terms {
     /// The policy file
     #[arg(short, long)]
     pub policy: PathBuf,
-    /// The question, in SQL
-    pub sql: String,
     /// ε of the whole question, split inside
     #[arg(short, long, allow_hyphen_values = true)]
     pub epsilon: Option<Epsilon>,
@@ -72,10 +79,10 @@ fn target_error(text: &str) -> Result<TargetError, String> {
     text.parse().map_err(|refusal: dither::Refusal| refusal.to_string())
 }
 
-impl Ask {
-    pub fn request(&self) -> dither::Request {
+impl Terms {
+    pub fn request(&self, sql: &str) -> dither::Request {
         dither::Request {
-            sql: self.sql.clone(),
+            sql: sql.to_owned(),
             epsilon: self.epsilon,
             delta: self.delta,
             mechanism: self.mechanism.into(),
@@ -129,7 +136,13 @@ fn size(text: &str) -> Result<usize, String> {
 #[derive(ClapArgs)]
 pub struct Plan {
     #[command(flatten)]
-    pub ask: Ask,
+    pub terms: Terms,
+    /// The question, in SQL
+    #[arg(required_unless_present = "file")]
+    pub sql: Option<String>,
+    /// A file of questions that end with `;`, planned together; -- @epsilon 0.5 or -- @target-error 2% may stand in front of each
+    #[arg(long, conflicts_with = "sql")]
+    pub file: Option<PathBuf>,
     /// Print the plan as JSON
     #[arg(long)]
     pub json: bool,

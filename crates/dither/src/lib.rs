@@ -24,6 +24,7 @@
 
 mod error;
 mod profile;
+mod questions;
 mod report;
 mod session;
 
@@ -39,6 +40,7 @@ pub use dither_report::json::rows_json;
 pub use dither_report::table::render as table;
 pub use error::Error;
 pub use profile::{ColumnProfile, Profile, ProfileSpec};
+pub use questions::{Defaults, FilePreview, FileQuestion, PlannedQuestion, read_questions};
 pub use report::{Published, Question, ReportPlan, ReportPreview, ReportSpec};
 pub use session::{Amounts, Answered, Preview, Session};
 

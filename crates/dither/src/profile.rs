@@ -116,8 +116,9 @@ impl Session {
             Ok((part.title.clone(), explanation))
         });
         let questions = explained.collect::<Result<_, Error>>()?;
-        let (remaining, remaining_after, _) = self.before_and_after(&cost, None).await?;
-        Ok(ReportPreview { questions, charged: Amounts::from(&cost), remaining, remaining_after })
+        let charged = Amounts::from(&cost);
+        let (remaining, remaining_after, _) = self.before_and_after(&[cost], None).await?;
+        Ok(ReportPreview { questions, charged, remaining, remaining_after })
     }
 
     /// Charges a profile as one event and answers it. The identical profile again is free.

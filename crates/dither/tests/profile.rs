@@ -189,3 +189,32 @@ async fn what_no_profile_can_be_made_of_is_refused_with_a_hint() {
     let one = session.profile(&with(|spec| spec.columns = vec!["age".into()])).await.unwrap();
     assert_eq!(one.columns.len(), 1);
 }
+
+/// Names of columns are whatever a header holds: keywords, quotes, the names that a profile gives to its own numbers.
+#[tokio::test]
+async fn sq_31_names_of_columns_are_data_in_a_profile_as_well() {
+    let clinic = Clinic(tempfile::tempdir().unwrap());
+    std::fs::write(clinic.0.path().join("t.csv"), "who,a,group,\"x\"\"; DROP TABLE t; --\"\n1,2,3,4\n").unwrap();
+    let policy = r#"
+        dataset = "odd"
+        [budget]
+        epsilon = 3
+        delta = 1e-6
+        [tables."select"]
+        source = "t.csv"
+        privacy_unit = { column = "who" }
+        max_groups_per_unit = 1
+        max_rows_per_group = 1
+        [tables."select".columns]
+        who = { type = "integer" }
+        a = { type = "integer" }
+        group = { type = "text" }
+        "x\"; DROP TABLE t; --" = { type = "number" }
+    "#;
+    std::fs::write(clinic.0.path().join("policy.toml"), policy).unwrap();
+    let session = Session::open(clinic.0.path().join("policy.toml")).unwrap();
+    let spec = ProfileSpec { table: "select".into(), ..spec("1", "1e-6") };
+    let profile = session.profile(&spec).await.unwrap();
+    let names: Vec<&str> = profile.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["a", "group", "x\"; DROP TABLE t; --"]);
+}

@@ -77,7 +77,7 @@ pub(super) fn parts(policy: &Policy, spec: &ProfileSpec) -> Result<Vec<Part>, Er
         parts.extend(column_parts(&from, name, column));
         if asks_for_keys(column, spec, table.neighbors) {
             let (key, title) = (quoted(name), format!("{name}: the most frequent values"));
-            let sql = format!("SELECT {key}, COUNT(*) AS a FROM {from} GROUP BY {key}");
+            let sql = format!("SELECT {key}, COUNT(*) FROM {from} GROUP BY {key}");
             let public = column.keys.is_some() || column.r#type == ColumnType::Boolean;
             parts.push(Part { title, sql, asks: Asks::Keys { name: (*name).clone(), public } });
         }
