@@ -22,6 +22,8 @@ pub enum Command {
     Plan(Plan),
     /// Charge a question and answer it; the identical question again is free
     Query(Query),
+    /// Take a first look at a table, for one charge: sizes, quartiles and frequent values of every column
+    Profile(Profile),
     /// Publish a report: several questions under one budget
     Report(Report),
     /// Train a model under differential privacy; the whole run is charged before a row is read
@@ -46,11 +48,18 @@ pub struct Init {
 /// What is asked of which policy.
 #[derive(ClapArgs)]
 pub struct Ask {
+    #[command(flatten)]
+    pub terms: Terms,
+    /// The question, in SQL
+    pub sql: String,
+}
+
+/// Of which policy, and for how much.
+#[derive(ClapArgs)]
+pub struct Terms {
     /// The policy file
     #[arg(short, long)]
     pub policy: PathBuf,
-    /// The question, in SQL
-    pub sql: String,
     /// ε of the whole question, split inside
     #[arg(short, long, allow_hyphen_values = true)]
     pub epsilon: Option<Epsilon>,
@@ -72,10 +81,10 @@ fn target_error(text: &str) -> Result<TargetError, String> {
     text.parse().map_err(|refusal: dither::Refusal| refusal.to_string())
 }
 
-impl Ask {
-    pub fn request(&self) -> dither::Request {
+impl Terms {
+    pub fn request(&self, sql: &str) -> dither::Request {
         dither::Request {
-            sql: self.sql.clone(),
+            sql: sql.to_owned(),
             epsilon: self.epsilon,
             delta: self.delta,
             mechanism: self.mechanism.into(),
@@ -129,7 +138,13 @@ fn size(text: &str) -> Result<usize, String> {
 #[derive(ClapArgs)]
 pub struct Plan {
     #[command(flatten)]
-    pub ask: Ask,
+    pub terms: Terms,
+    /// The question, in SQL
+    #[arg(required_unless_present = "file")]
+    pub sql: Option<String>,
+    /// A file of questions that end with `;`, planned together; -- @epsilon 0.5 or -- @target-error 2% may stand in front of each
+    #[arg(long, conflicts_with = "sql")]
+    pub file: Option<PathBuf>,
     /// Print the plan as JSON
     #[arg(long)]
     pub json: bool,
@@ -158,6 +173,38 @@ pub enum Format {
     Csv,
     Json,
     Parquet,
+}
+
+#[derive(ClapArgs)]
+pub struct Profile {
+    /// The table, by its name in the policy
+    pub table: String,
+    /// The policy file
+    #[arg(short, long)]
+    pub policy: PathBuf,
+    /// ε of the whole profile, split over its parts
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub epsilon: Epsilon,
+    /// δ of the whole profile; frequent values that are not declared need one
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub delta: Option<Delta>,
+    /// The columns, as in age,city; all by default
+    #[arg(long, value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// How many frequent values of a column are shown; 0 asks for none
+    #[arg(long, default_value_t = 5)]
+    pub top: usize,
+    /// A scope of the policy to charge, as in research/alice
+    #[arg(long)]
+    pub scope: Option<String>,
+    /// Show what it would cost; nothing is charged
+    #[arg(long, conflicts_with = "json")]
+    pub plan: bool,
+    /// Print the profile as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub place: Where,
 }
 
 #[derive(ClapArgs)]

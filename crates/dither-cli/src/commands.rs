@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod init;
 pub mod ledger;
 pub mod plan;
+pub mod profile;
 pub mod query;
 pub mod report;
 pub mod train;

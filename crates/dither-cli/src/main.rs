@@ -19,6 +19,7 @@ async fn main() -> ExitCode {
         Command::Init(command) => commands::init::run(command),
         Command::Plan(command) => commands::plan::run(command).await,
         Command::Query(command) => commands::query::run(command).await,
+        Command::Profile(command) => commands::profile::run(command).await,
         Command::Report(command) => commands::report::run(command).await,
         Command::Train(command) => commands::train::run(command).await,
         Command::Ledger(command) => commands::ledger::run(command).await,

@@ -76,6 +76,7 @@ fn policy(unit: &str, groups: u32, rows: u32) -> Policy {
         h = {{ type = "integer" }}
         x = {{ type = "integer", bounds = [-3, 50] }}
         y = {{ type = "number", bounds = [0, 1], step = 0.25 }}
+        wide = {{ type = "number", expression = "y", approx_bounds = true }}
         "#
     );
     Policy::from_toml(&text, ".").unwrap()
@@ -363,6 +364,32 @@ async fn compare_pairs(wanted: u64, seed: u64) -> u64 {
         }
     }
     pairs
+}
+
+/// Quantiles on the grid of all magnitudes move by no more rows than those between bounds, and both engines agree on where
+/// values lie. As in the control below, a bound that is not enforced would show.
+#[tokio::test(flavor = "multi_thread")]
+async fn se_14_quantiles_of_any_magnitude_move_by_no_more_than_the_plan_claims() {
+    let mut random = Random(23);
+    let mut moved = 0;
+    for round in 0..25 {
+        let policy = policy("{ column = \"u\" }", 1 + random.below(2) as u32, 1 + random.below(3) as u32);
+        let key = random.of(&["g", "h", "free"]);
+        let plan = plan(&format!("SELECT {key}, MEDIAN(wide), MAX(wide) FROM t GROUP BY {key}"), &policy).await;
+        let mut table = rows(&mut random);
+        table.iter_mut().for_each(|row| row.y = random.of(&[row.y, Some(-2.5e-7), Some(3e18), Some(-1e6), Some(7.0)]));
+        let whole = integers(&plan, &table, 2).await;
+        let portable = integers_by(&LocalEngine::new(1).portable(), &plan, &table, 1).await;
+        assert!(whole == portable, "round {round}");
+        let units: BTreeSet<_> = table.iter().filter_map(|row| row.unit).collect();
+        for unit in units {
+            let rest: Vec<Row> = table.iter().filter(|row| row.unit != Some(unit)).cloned().collect();
+            let less = integers(&plan, &rest, 1).await;
+            assert!(!violates(&plan, &whole, &less), "round {round}: {table:?}");
+            moved += u32::from(whole != less);
+        }
+    }
+    assert!(moved > 40, "{moved}: too few neighbours differ for the comparison to mean something");
 }
 
 /// The control: bounds that are not enforced must be caught by the same comparison.

@@ -47,6 +47,8 @@ pub enum Code {
     EpsilonOverCap,
     /// Keys from the data under a neighbour relation for which the threshold is not proven.
     PrivateKeys,
+    /// Public keys that cannot be read or do not fit what is grouped by.
+    Keys,
     /// Too many public keys.
     TooManyKeys,
     /// An option that does not exist or has an odd value.
@@ -76,6 +78,7 @@ impl Code {
             Self::MissingEpsilon => "missing-epsilon",
             Self::EpsilonOverCap => "epsilon-over-cap",
             Self::PrivateKeys => "private-keys",
+            Self::Keys => "keys",
             Self::TooManyKeys => "too-many-keys",
             Self::Option => "option",
             Self::TargetError => "target-error",

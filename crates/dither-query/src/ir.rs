@@ -50,6 +50,16 @@ pub enum Domain {
     Private,
 }
 
+impl Domain {
+    /// The public values.
+    pub fn public(&self) -> Option<&[Key]> {
+        match self {
+            Self::Public(keys) => Some(keys),
+            Self::Private => None,
+        }
+    }
+}
+
 /// One aggregate.
 #[derive(Debug, Clone)]
 pub struct Aggregate {
@@ -70,6 +80,8 @@ pub struct Argument {
     pub expr: Expr,
     /// The bounds that its values are clamped to; a count of values needs none.
     pub bounds: Option<ValueBounds>,
+    /// Whether its values have no bounds and the policy allows to find some from the data, for a share of ε.
+    pub approx: bool,
     /// Where the bounds came from, in words.
     pub origin: String,
     /// A public typical value, for errors in percent.

@@ -23,6 +23,7 @@ pub mod engine;
 pub mod error;
 pub mod explain;
 pub mod export;
+pub mod grid;
 pub mod ir;
 mod operator;
 pub mod plan;

@@ -2,12 +2,14 @@
 //!
 //! A [`QueryPlan`] fixes the noise of every measured number before anything is charged. All aggregates of a question
 //! share one ε: it is split over the *blocks* that are measured, and over the selection of keys where keys come from the
-//! data, evenly as long as no typical value is public (`shares`). A mean is one block of two sums, Σ(upper − x) and Σ(x − lower): one row moves the pair by exactly
-//! upper − lower in the l1 norm, so that the whole share of ε serves both, and the sum and the count of the same
-//! column follow from them for free. A variance needs one block more, Σ(x − middle)²: with the pair beside it, the
-//! square moves by at most a quarter of the squared range, and not by the square of the larger bound.
+//! data, evenly as long as no typical value is public (`shares`). A mean is one block of two sums, Σ(upper − x) and
+//! Σ(x − lower): one row moves the pair by exactly upper − lower in the l1 norm, so that the whole share of ε serves
+//! both, and the sum and the count of the same column follow from them for free. A variance needs one block more,
+//! Σ(x − middle)²: with the pair beside it, the square moves by at most a quarter of the squared range, and not by the
+//! square of the larger bound.
 
 mod blocks;
+mod fingerprint;
 mod keys;
 mod shares;
 
@@ -17,7 +19,6 @@ use dither_accounting::Cost;
 use dither_accounting::calibrate::gaussian_variance;
 use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
-    ValueBounds,
 };
 use dither_mechanisms::{Block, Fraction, Gaussian, Laplace, Noise, Quantiles, TableMechanism};
 
@@ -25,19 +26,16 @@ use datafusion::arrow::datatypes::DataType;
 
 use crate::bound::{Histogram, Summand};
 use crate::error::{Code, Refusal};
+use crate::grid::Grid;
 use crate::ir::{Domain, Over, Question};
 use crate::policy::{Policy, PublicFacts, Root, TablePolicy, UnitPolicy};
-use crate::relation::Relation;
 use crate::source::arrow_type;
-use crate::sql::{self, SqlOptions, key_literal};
+use crate::sql::{self, SqlOptions};
 
 use blocks::Blocks;
 pub use keys::KeyChoice;
 pub(crate) use keys::words as keys_in_words;
 use shares::{EVEN, split};
-
-/// The most groups of one answer.
-const MAX_GROUPS: u64 = 1_000_000;
 
 /// What is asked, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,13 +192,13 @@ pub struct Ranks {
     /// Which quantiles, in any order.
     pub fractions: Vec<Fraction>,
     /// The grid that values lie on.
-    pub grid: ValueBounds,
+    pub grid: Grid,
 }
 
 impl Ranks {
     /// The number of points of the grid.
     pub fn points(&self) -> u64 {
-        self.grid.range() + 1
+        self.grid.points()
     }
 }
 
@@ -274,35 +272,6 @@ impl QueryPlan {
     }
 }
 
-impl QueryPlan {
-    /// A text that is the same for two plans exactly if the same is asked of the same tables in the same way.
-    ///
-    /// What the policy says about budgets and public magnitudes is not part of it: it changes no answer.
-    pub fn fingerprint(&self, policy: &Policy) -> String {
-        let cleaned = |name: &str| {
-            let mut table = policy.readable(name)?.into_owned();
-            table.public = PublicFacts::default();
-            table.columns.values_mut().for_each(|column| column.typical = None);
-            Some(table)
-        };
-        let (name, question) = (&self.question.table, &self.question.canonical);
-        // The form of a question about one table is that of earlier versions, whose answers stay free.
-        let text = if matches!(self.question.relation, Relation::Table { .. }) {
-            serde_json::to_string(&(&policy.dataset, question, cleaned(name), self.bounds, self.event()))
-        } else {
-            let tables = self.question.relation.tables().into_iter();
-            let tables: Vec<_> = tables.map(|name| (name, cleaned(name))).collect();
-            serde_json::to_string(&(&policy.dataset, question, name, tables, self.bounds, self.event()))
-        };
-        let text = text.unwrap_or_default();
-        // What costs nothing is in no event.
-        match self.key_choice.min_units.filter(|_| self.has_private_keys()) {
-            Some(least) => format!("{text} min_units {least}"),
-            None => text,
-        }
-    }
-}
-
 fn range(error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(Code::Range, error.to_string()).hint("use a larger epsilon or smaller bounds")
 }
@@ -323,7 +292,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     }
     let unit_kind = root.kind.map_or(DataType::Null, arrow_type);
     let bounds = contribution_bounds(&options, table, question.relation.rows_per_unit())?;
-    check_keys(&question, table, &options)?;
+    keys::check(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
     let blocks = Blocks::of(&question.aggregates)?;
     let shape = Shape {
@@ -416,34 +385,6 @@ fn contribution_bounds(
         max_groups_per_unit: bound("max_groups_per_unit", options.max_groups_per_unit.or(table.max_groups_per_unit))?,
         max_rows_per_group: bound("max_rows_per_group", options.max_rows_per_group.or(table.max_rows_per_group))?,
     })
-}
-
-fn check_keys(question: &Question, table: &TablePolicy, options: &SqlOptions) -> Result<(), Refusal> {
-    let mut groups = 1_u64;
-    for key in &question.keys {
-        match &key.domain {
-            Domain::Public(keys) => {
-                if let Some(odd) = keys.iter().find(|value| key_literal(value, &key.kind).is_none()) {
-                    let message = format!("the key `{odd}` of `{}` is not of type {}", key.name, key.kind);
-                    return Err(Refusal::new(Code::Type, message).hint("correct `keys` in the policy"));
-                }
-                groups = groups.saturating_mul(keys.len() as u64);
-            }
-            Domain::Private if table.neighbors == Neighbors::ReplaceUnit || options.public_groups => {
-                return Err(Refusal::new(
-                    Code::PrivateKeys,
-                    format!("the keys of `{}` would come from the data", key.name),
-                )
-                .hint("declare `keys` of the column in the policy"));
-            }
-            Domain::Private => {}
-        }
-    }
-    if groups > MAX_GROUPS {
-        let message = format!("the keys make {groups} groups, more than {MAX_GROUPS}");
-        return Err(Refusal::new(Code::TooManyKeys, message).hint("group by fewer columns"));
-    }
-    Ok(())
 }
 
 /// What is summed, what each block measures, and how each aggregate follows.

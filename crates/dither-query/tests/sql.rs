@@ -5,13 +5,16 @@
 //! SELECT …
 //! ---- refused CODE            the question is refused with this code …
 //! caret TEXT                   … and the caret points at this text
+//! says TEXT                    … and the message or the hint contains this text
 //! ---- planned                 or it is planned, and each aggregate is measured like this:
 //! AGGREGATE | MECHANISM | L1 SENSITIVITY
+//! groups N: KEYS               … and, where asked for, these groups are public; of many the first three and the last
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
 
-use dither_query::plan::{Request, plan};
+use dither_core::Key;
+use dither_query::plan::{QueryPlan, Request, plan};
 use dither_query::policy::Policy;
 
 const POLICY: &str = r#"
@@ -32,6 +35,7 @@ city = { type = "text" }
 age = { type = "integer", bounds = [0, 110] }
 cost = { type = "number", bounds = [-50, 1000], step = 1 }
 weight = { type = "number" }
+income = { type = "number", approx_bounds = true }
 day = { type = "date" }
 urgent = { type = "boolean" }
 band = { type = "integer", expression = "floor(age / 10)", keys = { from = 0, to = 11 } }
@@ -121,6 +125,82 @@ day = { type = "date" }
 name = { type = "text" }
 "#;
 
+/// Public keys from lists, ranges, calendars and public tables, which lie beside the cases.
+const KEY_SETS: &str = r#"
+dataset = "clinic"
+[budget]
+epsilon = 10
+delta = 1e-3
+[tables.visits]
+source = "visits.csv"
+privacy_unit = { column = "patient" }
+max_groups_per_unit = 3
+max_rows_per_group = 2
+[tables.visits.columns]
+patient = { type = "integer" }
+age = { type = "integer", bounds = [0, 110] }
+band = { type = "integer", expression = "floor(age / 25) * 25", keys = { from = 0, to = 99, step = 25 } }
+number = { type = "integer", keys = { from = 1, to = 10000 } }
+day = { type = "date", keys = { from = "2025-12-15", to = "2026-02-12" } }
+at = { type = "timestamp", keys = { from = "2025-12-15", to = "2026-02-12" } }
+plain = { type = "date" }
+start = { type = "date", expression = "date_trunc('month', day)", keys = { from = "2025-12-15", to = "2026-02-12", every = "month" } }
+[tables.stays]
+source = "stays.csv"
+privacy_unit = { column = "patient" }
+max_groups_per_unit = 3
+max_rows_per_group = 2
+[tables.stays.columns]
+patient = { type = "integer" }
+days = { type = "integer", bounds = [0, 30] }
+ward = { type = "text", keys = { table = "wards", column = "ward" } }
+region = { type = "text", keys = { table = "regions", column = "region" } }
+[tables.doubled]
+source = "stays.csv"
+privacy_unit = { column = "patient" }
+max_groups_per_unit = 3
+max_rows_per_group = 2
+[tables.doubled.columns]
+patient = { type = "integer" }
+twice = { type = "text", keys = { table = "wards", column = "region" } }
+[tables.bare]
+source = "stays.csv"
+privacy_unit = "row"
+[tables.bare.columns]
+nothing = { type = "text", keys = { table = "empty", column = "x" } }
+[tables.lost]
+source = "stays.csv"
+privacy_unit = "row"
+[tables.lost.columns]
+gone = { type = "text", keys = { table = "gone", column = "x" } }
+[tables.crowd]
+source = "stays.csv"
+privacy_unit = "row"
+[tables.crowd.columns]
+code = { type = "integer", keys = { table = "codes", column = "code" } }
+[public.wards]
+source = "wards.csv"
+[public.wards.columns]
+ward = { type = "text" }
+region = { type = "text" }
+[public.regions]
+source = "wards.csv"
+[public.regions.columns]
+region = { type = "text", unique = true }
+[public.empty]
+source = "empty.csv"
+[public.empty.columns]
+x = { type = "text" }
+[public.gone]
+source = "gone.csv"
+[public.gone.columns]
+x = { type = "text" }
+[public.codes]
+source = "codes.csv"
+[public.codes.columns]
+code = { type = "integer" }
+"#;
+
 struct Case {
     name: String,
     sql: String,
@@ -151,7 +231,11 @@ async fn outcome(case: &Case, policy: &Policy) -> String {
             let caret = refusal.place.map(|place| pointed_at(&case.sql, place.start, place.end));
             let wants_caret = case.expected.contains("\ncaret ");
             let caret = caret.filter(|_| wants_caret).map_or(String::new(), |text| format!("\ncaret {text}"));
-            format!("refused {}{caret}", refusal.code)
+            let text = format!("{} {}", refusal.message, refusal.hint.as_deref().unwrap_or_default());
+            let says = case.expected.lines().find_map(|line| line.strip_prefix("says "));
+            let says = says.map(|wanted| if text.contains(wanted) { wanted } else { text.as_str() });
+            let says = says.map_or(String::new(), |says| format!("\nsays {says}"));
+            format!("refused {}{says}{caret}", refusal.code)
         }
         Ok(plan) => {
             dither_query::release::columns(&plan).await.expect("the outer part runs");
@@ -161,9 +245,24 @@ async fn outcome(case: &Case, policy: &Policy) -> String {
                 .explain_outputs()
                 .into_iter()
                 .map(|output| format!("\n{} | {} | {}", output.measures, output.mechanism, output.l1_sensitivity));
-            format!("planned{}", lines.collect::<String>())
+            let groups = case.expected.contains("\ngroups ").then(|| groups(&plan)).unwrap_or_default();
+            format!("planned{}{groups}", lines.collect::<String>())
         }
     }
+}
+
+/// How many public groups a plan has, and the first few and the last key of each column.
+fn groups(plan: &QueryPlan) -> String {
+    let shown = |keys: &[Key]| {
+        let texts: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        match texts.as_slice() {
+            [one, two, three, _, .., last] if texts.len() > 4 => format!("{one}, {two}, {three}, …, {last}"),
+            all => all.join(", "),
+        }
+    };
+    let lists = plan.question.keys.iter().filter_map(|key| key.domain.public());
+    let lists: Vec<String> = lists.map(shown).collect();
+    format!("\ngroups {}: {}", plan.question.public_groups().unwrap_or_default(), lists.join("; "))
 }
 
 fn pointed_at(sql: &str, start: (u64, u64), end: (u64, u64)) -> String {
@@ -173,7 +272,11 @@ fn pointed_at(sql: &str, start: (u64, u64), end: (u64, u64)) -> String {
 }
 
 async fn run(file: &str, policy: &str) {
-    let policy = Policy::from_toml(policy, ".").unwrap();
+    run_in(file, policy, std::path::Path::new(".")).await;
+}
+
+async fn run_in(file: &str, policy: &str, folder: &std::path::Path) {
+    let policy = Policy::from_toml(policy, folder).unwrap();
     let cases = cases(&format!("\n{file}"));
     assert!(!cases.is_empty());
     let mut wrong = String::new();
@@ -199,6 +302,17 @@ async fn sq_plans() {
 #[tokio::test]
 async fn sq_relations() {
     run(include_str!("sql/relations.txt"), RELATIONS).await;
+}
+
+#[tokio::test]
+async fn sq_key_sets() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("wards.csv", include_str!("sql/wards.csv")), ("empty.csv", "x\n\n,\n")] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let codes: String = (0..=1_000_000).map(|code| format!("{code}\n")).collect();
+    std::fs::write(folder.path().join("codes.csv"), format!("code\n{codes}")).unwrap();
+    run_in(include_str!("sql/key_sets.txt"), KEY_SETS, folder.path()).await;
 }
 
 #[tokio::test]

@@ -35,5 +35,6 @@ pub use document::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Loss, Noise, NoiseKind, Plot,
     PrivacyStatement, Section, Share, TableBounds, Version,
 };
+pub use format::{Decimals, visible};
 pub use language::Language;
 pub use postprocess::{Consistent, Label, Step, StepError};

@@ -23,6 +23,8 @@
 #![deny(missing_docs)]
 
 mod error;
+mod profile;
+mod questions;
 mod report;
 mod session;
 
@@ -37,6 +39,8 @@ pub use dither_report::csv::write as write_csv;
 pub use dither_report::json::rows_json;
 pub use dither_report::table::render as table;
 pub use error::Error;
+pub use profile::{ColumnProfile, Profile, ProfileSpec};
+pub use questions::{Defaults, FilePreview, FileQuestion, PlannedQuestion, read_questions};
 pub use report::{Published, Question, ReportPlan, ReportPreview, ReportSpec};
 pub use session::{Amounts, Answered, Preview, Session};
 

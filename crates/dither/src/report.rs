@@ -24,7 +24,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::session::{Amounts, Asked, Session};
 
-use allot::{allot, compose};
+use allot::allot;
+pub(crate) use allot::compose;
 pub use spec::{Question, ReportSpec};
 
 /// A published report.
@@ -129,8 +130,9 @@ impl Session {
                 Ok((question.title.clone(), explanation))
             })
             .collect::<Result<_, Error>>()?;
-        let (remaining, remaining_after, _) = self.before_and_after(&cost, None).await?;
-        Ok(ReportPreview { questions, charged: Amounts::from(&cost), remaining, remaining_after })
+        let charged = Amounts::from(&cost);
+        let (remaining, remaining_after, _) = self.before_and_after(&[cost], None).await?;
+        Ok(ReportPreview { questions, charged, remaining, remaining_after })
     }
 
     /// Charges a report as one event, answers its questions, and makes the document and the certificate.

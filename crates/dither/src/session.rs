@@ -16,10 +16,13 @@ use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
 use dither_query::source::{self, Progress, Tables};
-use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+
+/// How many questions of one charge look at the data at the same time.
+const AT_ONCE: usize = 4;
 
 /// An amount of privacy loss, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -43,6 +46,12 @@ impl From<Remaining> for Amounts {
 }
 
 impl Amounts {
+    /// What several charges add up to under basic composition.
+    pub(crate) fn sum(costs: &[Cost]) -> Self {
+        let add = |part: fn(&Cost) -> u64| costs.iter().map(part).fold(0, u64::saturating_add);
+        Self::of(add(|cost| cost.epsilon_nanos), add(|cost| cost.delta_attos))
+    }
+
     fn of(nanos: u64, attos: u64) -> Self {
         Self { epsilon: nanos as f64 / Epsilon::NANOS as f64, delta: attos as f64 / Delta::ATTOS as f64 }
     }
@@ -223,7 +232,7 @@ impl Session {
         let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
         let explanation = plan.explain(self.reference_delta()).map_err(|r| Error::refused(r, &request.sql))?;
         let id = self.request_id(std::slice::from_ref(&plan), plan.delta);
-        let (remaining, remaining_after, answered_before) = self.before_and_after(&cost, Some(id)).await?;
+        let (remaining, remaining_after, answered_before) = self.before_and_after(&[cost], Some(id)).await?;
         Ok(Preview { sql: request.sql.clone(), plan: explanation, remaining, remaining_after, answered_before })
     }
 
@@ -232,7 +241,7 @@ impl Session {
         self.policy.budget.delta_per_query.unwrap_or(self.policy.budget.delta)
     }
 
-    async fn plan_of(&self, request: &Request, target: Option<TargetError>) -> Result<QueryPlan, Error> {
+    pub(crate) async fn plan_of(&self, request: &Request, target: Option<TargetError>) -> Result<QueryPlan, Error> {
         let refused = |refusal| Error::refused(refusal, &request.sql);
         let Some(target) = target else {
             return plan(request, &self.policy).await.map_err(refused);
@@ -287,10 +296,10 @@ impl Session {
         Ok(Answered { answer, charged, remaining, receipt, repeated, first_answered })
     }
 
-    /// What is left before and after a cost, in the tightest scope, and whether a request was answered already.
+    /// What is left before and after some charges, in the tightest scope, and whether a request was answered already.
     pub(crate) async fn before_and_after(
         &self,
-        cost: &Cost,
+        costs: &[Cost],
         request: Option<RequestId>,
     ) -> Result<(Amounts, Option<Amounts>, bool), Error> {
         let (known, answered) = match self.existing_ledger().await? {
@@ -313,7 +322,8 @@ impl Session {
             let spent = known.iter().find(|status| status.limit.path == limit.path);
             let spent = spent.map_or_else(Spent::default, |status| status.spent);
             let here = filter.remaining(&spent);
-            let then = filter.admit(&spent, cost).ok().map(|spent| filter.remaining(&spent));
+            let then = costs.iter().try_fold(spent, |spent, cost| filter.admit(&spent, cost));
+            let then = then.ok().map(|spent| filter.remaining(&spent));
             before = Some(before.map_or(here, |other| least(other, here)));
             after = Some(match (after, then) {
                 (None, then) => then,
@@ -331,7 +341,7 @@ impl Session {
     }
 
     /// The name of a request: everything that its answer depends on besides the data.
-    fn request_id(&self, plans: &[QueryPlan], delta: Delta) -> RequestId {
+    pub(crate) fn request_id(&self, plans: &[QueryPlan], delta: Delta) -> RequestId {
         let mut parts = vec![
             b"dither request 1".to_vec(),
             self.scope.as_str().as_bytes().to_vec(),
@@ -386,7 +396,9 @@ impl Session {
         let secrets: Vec<Secret> = plans.iter().map(|_| noise.secret()).collect();
         let looks = plans.iter().zip(&tables).zip(&secrets);
         let looks = looks.map(|((plan, tables), secret)| measure(&charged, plan, tables, secret, self.engine.as_ref()));
-        let exact = try_join_all(looks).await?;
+        let looks: Vec<_> = looks.collect();
+        // A profile asks dozens of questions; each holds what it counts while it runs.
+        let exact: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
         let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
         Ok((ledger.publish(request, sealed).await?, None))
     }

@@ -2,21 +2,68 @@
 
 use std::fmt::Write;
 
-use dither::{Explanation, Preview};
+use anyhow::Context;
+use dither::{Defaults, Explanation, FilePreview, Preview, Session};
+use dither_report::visible;
 
 use crate::args::Plan;
 use crate::commands::session;
 use crate::output;
 
-/// Plans a question.
+/// The longest file of questions.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Plans a question, or a file of them.
 pub async fn run(command: &Plan) -> anyhow::Result<()> {
-    let session = session(&command.ask.policy, command.ask.scope.as_deref())?;
-    let preview = session.plan(&command.ask.request(), command.ask.target_error).await?;
+    let terms = &command.terms;
+    let session = session(&terms.policy, terms.scope.as_deref())?;
+    let Some(sql) = &command.sql else {
+        return all(command, &session).await;
+    };
+    let preview = session.plan(&terms.request(sql), terms.target_error).await?;
     let text = match command.json {
         true => serde_json::to_string_pretty(&preview)? + "\n",
         false => describe(&preview),
     };
     output::write(None, text.as_bytes())
+}
+
+/// Plans a file of questions.
+async fn all(command: &Plan, session: &Session) -> anyhow::Result<()> {
+    let terms = &command.terms;
+    let path = command.file.as_deref().context("name a question or --file")?;
+    if std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len() > MAX_BYTES {
+        anyhow::bail!("{} is too long for a file of questions", path.display());
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (epsilon, delta, target) = (terms.epsilon, terms.delta, terms.target_error);
+    let questions =
+        dither::read_questions(&text, &Defaults { epsilon, delta, target, mechanism: terms.mechanism.into() })?;
+    let preview = session.plan_file(&questions).await?;
+    let text = match command.json {
+        true => serde_json::to_string_pretty(&preview)? + "\n",
+        false => describe_all(&preview),
+    };
+    output::write(None, text.as_bytes())
+}
+
+fn describe_all(preview: &FilePreview) -> String {
+    let mut text = String::new();
+    for question in &preview.questions {
+        let cost = dither::Amounts { epsilon: question.plan.epsilon, delta: question.plan.delta };
+        let free = if question.answered_before { ", free: it was answered before" } else { "" };
+        let _ = writeln!(text, "# {}\n{}", visible(&question.title), explain(&question.plan));
+        let _ = writeln!(text, "cost       {}{free}\n", output::amounts(&cost));
+    }
+    let count = preview.questions.len();
+    let _ = writeln!(text, "all {count}, asked one by one    {}", output::amounts(&preview.apart));
+    let _ = writeln!(text, "all {count}, as one report       {}", output::amounts(&preview.together));
+    let _ = writeln!(text, "left now   {}", output::amounts(&preview.remaining));
+    let _ = match &preview.remaining_after {
+        Some(after) => writeln!(text, "left then  {} if they are asked one by one", output::amounts(after)),
+        None => writeln!(text, "left then  they do not fit one by one: the last ones would be refused"),
+    };
+    text
 }
 
 fn describe(preview: &Preview) -> String {
@@ -74,7 +121,7 @@ pub fn explain(plan: &Explanation) -> String {
 }
 
 /// Five significant digits, without trailing zeros.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }

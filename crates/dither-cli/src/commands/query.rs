@@ -12,11 +12,11 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     if command.format == Format::Parquet && command.out.is_none() {
         anyhow::bail!("parquet is written to a file: add --out answer.parquet");
     }
-    let session = placed(session(&command.ask.policy, command.ask.scope.as_deref())?, &command.place)?;
-    let kept = [session.files(), vec![command.ask.policy.clone()]].concat();
+    let session = placed(session(&command.ask.terms.policy, command.ask.terms.scope.as_deref())?, &command.place)?;
+    let kept = [session.files(), vec![command.ask.terms.policy.clone()]].concat();
     output::check(command.out.as_deref(), &kept)?;
-    let request = command.ask.request();
-    let work = session.query_with(&request, command.ask.target_error, command.key.clone());
+    let request = command.ask.terms.request(&command.ask.sql);
+    let work = session.query_with(&request, command.ask.terms.target_error, command.key.clone());
     let answered = progress::shown(session.progress(), work).await?;
     let out = command.out.as_deref();
     match command.format {

@@ -6,8 +6,9 @@ use dither_core::{Lattice, ValueBounds};
 use dither_mechanisms::{Fraction, Quantiles};
 
 use super::{Derivation, Measure, Ranks};
-use crate::bound::{Histogram, Summand, column, on_lattice, value_name};
+use crate::bound::{Histogram, Summand, column, value_name};
 use crate::error::{Code, Refusal};
+use crate::grid::Grid;
 use crate::ir::{Aggregate, AggregateKind, Argument};
 
 /// What is measured for a list of aggregates.
@@ -161,10 +162,14 @@ impl Blocks {
 
     /// The index of the ranks that a quantile is chosen with: one for all quantiles of the same values.
     fn quantile(&mut self, argument: &Argument, name: &str, fraction: Fraction) -> Result<usize, Refusal> {
-        let grid = grid(&bounds(argument, name)?).ok_or_else(|| {
+        let grid = match argument.approx {
+            true => Some(Grid::AnyMagnitude),
+            false => grid(&bounds(argument, name)?).map(Grid::Lattice),
+        };
+        let grid = grid.ok_or_else(|| {
             Refusal::new(Code::Range, "the bounds are too wide for a grid").hint("declare narrower bounds")
         })?;
-        let expr = on_lattice(&argument.expr, &grid).map_err(|error| unplanned(&error))?;
+        let expr = grid.number(&argument.expr).map_err(|error| unplanned(&error))?;
         let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false });
         let index = self.ranks.iter().position(|known| known.histogram == histogram).unwrap_or_else(|| {
             self.ranks.push(Ranks { histogram, fractions: Vec::new(), grid });

@@ -1,18 +1,22 @@
-//! Which rule selects keys that come from the data.
+//! Which keys a question may have, and which rule selects those that come from the data.
 
 use std::num::NonZeroU32;
 
 use dither_accounting::calibrate::gaussian_variance;
 use dither_accounting::statement;
-use dither_core::{Delta, Epsilon, L2Sensitivity};
+use dither_core::{Delta, Epsilon, L2Sensitivity, Neighbors};
 use dither_mechanisms::{Gaussian, KeyNoise, KeyRule, Threshold};
 
 use crate::error::{Code, Refusal};
 use crate::ir::{Domain, Question};
 use crate::policy::TablePolicy;
-use crate::sql::SqlOptions;
+use crate::policy::keys::grouped;
+use crate::sql::{SqlOptions, key_literal};
 
 use super::{Shape, range, too_wide};
+
+/// The most groups of one answer.
+const MAX_GROUPS: u64 = 1_000_000;
 
 /// What the policy and the question say about keys that come from the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +36,42 @@ impl KeyChoice {
         }
         Ok(Self { laplace: options.laplace_threshold, min_units: options.min_units.max(table.min_units) })
     }
+}
+
+/// Refuses keys that are of another type than what is grouped by, none at all, or too many together.
+pub(super) fn check(question: &Question, table: &TablePolicy, options: &SqlOptions) -> Result<(), Refusal> {
+    let mut groups = 1_u64;
+    let mut factors = Vec::new();
+    for key in &question.keys {
+        match &key.domain {
+            Domain::Public(keys) => {
+                if let Some(odd) = keys.iter().find(|value| key_literal(value, &key.kind).is_none()) {
+                    let message = format!("the key `{odd}` of `{}` is not of type {}", key.name, key.kind);
+                    return Err(Refusal::new(Code::Type, message).hint("correct `keys` in the policy"));
+                }
+                if keys.is_empty() {
+                    return Err(Refusal::new(Code::Keys, format!("`{}` has no public keys", key.name))
+                        .hint("correct `keys` in the policy"));
+                }
+                groups = groups.saturating_mul(keys.len() as u64);
+                factors.push(format!("{} of `{}`", grouped(keys.len() as i128), key.name));
+            }
+            Domain::Private if table.neighbors == Neighbors::ReplaceUnit || options.public_groups => {
+                return Err(Refusal::new(
+                    Code::PrivateKeys,
+                    format!("the keys of `{}` would come from the data", key.name),
+                )
+                .hint("declare `keys` of the column in the policy"));
+            }
+            Domain::Private => {}
+        }
+    }
+    if groups > MAX_GROUPS {
+        let [groups, most] = [groups, MAX_GROUPS].map(|count| grouped(count.into()));
+        let message = format!("the keys make {groups} groups, more than {most}: {}", factors.join(" times "));
+        return Err(Refusal::new(Code::TooManyKeys, message).hint("group by fewer columns, or by coarser ones"));
+    }
+    Ok(())
 }
 
 /// The rule for the keys, and why it is this one: that which lets a key through at the smallest number of units with a

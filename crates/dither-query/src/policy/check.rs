@@ -1,21 +1,15 @@
 //! What makes a policy unsafe or meaningless. Looks at the policy only.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use chrono::{NaiveDate, NaiveDateTime};
-use dither_core::Key;
+use chrono::NaiveDate;
 
 use super::error::article;
 use super::load::{Refusal, nearest, path};
 use super::{
-    BudgetPolicy, ColumnPolicy, ColumnType, CsvPolicy, KeysPolicy, Policy, Problem, ScopePolicy, TablePolicy,
-    UnitPolicy,
+    BudgetPolicy, ColumnPolicy, ColumnType, CsvPolicy, Policy, Problem, ScopePolicy, TablePolicy, UnitPolicy, keys,
 };
 use crate::source::Kind;
-
-/// The most public keys of a column.
-const MAX_KEYS: i128 = 1_000_000;
 
 pub(super) fn policy(policy: &Policy) -> Result<(), Refusal> {
     if !is_name(&policy.dataset) {
@@ -38,6 +32,7 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Refusal> {
             let what = "a table of people".into();
             return Err((path(&["tables", name, "columns", column, "unique"]), Problem::NotFor { what }));
         }
+        keys::check_columns(policy, "tables", name)?;
     }
     for (name, table) in &policy.public {
         if policy.tables.contains_key(name) {
@@ -55,6 +50,7 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Refusal> {
             };
             return Err((path(&["public", name, "columns", column, "unique"]), Problem::NotFor { what }));
         }
+        keys::check_columns(policy, "public", name)?;
     }
     Ok(())
 }
@@ -206,6 +202,12 @@ fn check_column(column: &ColumnPolicy, kind: Kind) -> Result<(), (&'static str, 
     if column.bounds.is_some() && !numeric {
         return Err(("bounds", not_for()));
     }
+    if column.approx_bounds && !numeric {
+        return Err(("approx_bounds", not_for()));
+    }
+    if column.approx_bounds && column.bounds.is_some() {
+        return Err(("approx_bounds", Problem::Excludes { other: "bounds" }));
+    }
     if column.step.is_some() && !numeric {
         return Err(("step", not_for()));
     }
@@ -214,7 +216,7 @@ fn check_column(column: &ColumnPolicy, kind: Kind) -> Result<(), (&'static str, 
     }
     check_numbers(column)?;
     if let Some(keys) = &column.keys {
-        check_keys(keys, r#type).map_err(|problem| ("keys", problem))?;
+        keys.check(r#type).map_err(|problem| ("keys", problem))?;
     }
     check_reading(column, kind, numeric)
 }
@@ -239,59 +241,6 @@ fn check_numbers(column: &ColumnPolicy) -> Result<(), (&'static str, Problem)> {
         return Ok(());
     };
     Err(("bounds", Problem::Bounds { lower, upper, why }))
-}
-
-fn check_keys(keys: &KeysPolicy, r#type: ColumnType) -> Result<(), Problem> {
-    let keys = match keys {
-        KeysPolicy::List(keys) => keys,
-        KeysPolicy::Range { from, to } => {
-            if r#type != ColumnType::Integer {
-                return Err(Problem::KeyType { key: Key::Integer(*from), r#type });
-            }
-            let count = i128::from(*to) - i128::from(*from) + 1;
-            let sound = (1..=MAX_KEYS).contains(&count);
-            return if sound { Ok(()) } else { Err(Problem::KeyRange { from: *from, to: *to }) };
-        }
-    };
-    if keys.is_empty() {
-        return Err(Problem::Empty);
-    }
-    let mut seen = HashSet::with_capacity(keys.len());
-    for key in keys {
-        if !fits(key, r#type) {
-            return Err(Problem::KeyType { key: key.clone(), r#type });
-        }
-        if !seen.insert(identity(key)) {
-            return Err(Problem::KeyTwice { key: key.clone() });
-        }
-    }
-    Ok(())
-}
-
-/// Whether a key can be a value of a column. Dates and times must be in the form that answers show.
-fn fits(key: &Key, r#type: ColumnType) -> bool {
-    match (key, r#type) {
-        (Key::Integer(_), ColumnType::Integer | ColumnType::Number) => true,
-        (Key::Number(value), ColumnType::Number) => value.is_finite(),
-        (Key::Boolean(_), ColumnType::Boolean) | (Key::Text(_), ColumnType::Text) => true,
-        (Key::Text(text), ColumnType::Date) => {
-            NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok_and(|date| date.to_string() == *text)
-        }
-        (Key::Text(text), ColumnType::Timestamp) => NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f")
-            .is_ok_and(|time| time.format("%Y-%m-%dT%H:%M:%S%.f").to_string() == *text),
-        _ => false,
-    }
-}
-
-/// Equal for equal keys; 1 and 1.0 are one key.
-fn identity(key: &Key) -> String {
-    match key {
-        // Beyond 2^53 floats skip integers, so the digits themselves are compared.
-        Key::Integer(value) if value.unsigned_abs() <= 1 << 53 => format!("n{:?}", *value as f64),
-        Key::Number(value) => format!("n{:?}", value + 0.0),
-        Key::Text(value) => format!("t{value}"),
-        other => other.to_string(),
-    }
 }
 
 /// The settings for reading text stand only at columns that are read from text and have something to read.

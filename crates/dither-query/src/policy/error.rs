@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use dither_core::{Audience, Delta, Epsilon, Explain, Key};
 
 use super::ColumnType;
+use super::keys::{MAX_KEYS, grouped};
 use crate::source::SourceError;
 
 /// Why a policy was refused.
@@ -217,18 +218,38 @@ pub enum Problem {
         r#type: ColumnType,
     },
     /// A public key that is listed twice.
-    #[error("has the key `{key}` twice")]
+    #[error("has the key `{key}` twice{}", others(*more))]
     KeyTwice {
-        /// The key.
+        /// The first that comes again.
         key: Key,
+        /// How many come again after it.
+        more: usize,
     },
-    /// A range of public keys that is reversed or too long.
-    #[error("runs from {from} to {to}, which is no range of 1 to 1,000,000 keys")]
+    /// A list of more public keys than an answer may have groups.
+    #[error("has {} keys, more than {}", grouped(*count as i128), grouped(MAX_KEYS as i128))]
+    KeyCount {
+        /// How many.
+        count: usize,
+    },
+    /// A range of public keys that is reversed, too long, or none.
+    #[error("runs from {from} to {to}, {why}")]
     KeyRange {
         /// The first.
-        from: i64,
+        from: String,
         /// The last.
-        to: i64,
+        to: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Public keys that would stand where none can.
+    #[error("would come from `{column}` of `{table}`, {why}")]
+    KeyColumn {
+        /// The table as it was written.
+        table: String,
+        /// The column as it was written.
+        column: String,
+        /// What is wrong with them.
+        why: String,
     },
     /// A format that reads no date or time.
     #[error("is `{format}`, which does not read {}", article(*r#type))]
@@ -286,7 +307,11 @@ impl Problem {
             Self::Bounds { .. } | Self::BoundsCount { .. } => "policy-bounds",
             Self::NotFor { .. } | Self::Excludes { .. } => "policy-no-meaning",
             Self::Number { .. } => "policy-number",
-            Self::KeyType { .. } | Self::KeyTwice { .. } | Self::KeyRange { .. } => "policy-keys",
+            Self::KeyType { .. }
+            | Self::KeyTwice { .. }
+            | Self::KeyCount { .. }
+            | Self::KeyRange { .. }
+            | Self::KeyColumn { .. } => "policy-keys",
             Self::Format { .. } => "policy-format",
             Self::Encoding { .. } | Self::EncodingState { .. } => "policy-encoding",
             Self::Character { .. } => "policy-character",
@@ -321,8 +346,13 @@ impl Problem {
             Self::Number { value } if value.is_finite() => "write a number above 0".into(),
             Self::Number { .. } => "write a finite number, or leave it out".into(),
             Self::KeyType { r#type, .. } => key_hint(*r#type).into(),
-            Self::KeyTwice { key } => format!("remove one `{key}`"),
-            Self::KeyRange { .. } => "write { from = 1, to = 12 } with from <= to".into(),
+            Self::KeyTwice { key, .. } => format!("remove one `{key}`"),
+            Self::KeyCount { .. } => "list fewer, or leave `keys` out and let them come from the data".into(),
+            Self::KeyRange { from, .. } if from.parse::<i64>().is_err() => {
+                "write { from = \"2026-01-01\", to = \"2026-12-31\" }, and every = \"month\" for fewer keys".into()
+            }
+            Self::KeyRange { .. } => "write { from = 1, to = 12 } with from <= to, and step = 5 for fewer keys".into(),
+            Self::KeyColumn { .. } => "name a column of a table under [public] that has the type of this one".into(),
             Self::Format { r#type: ColumnType::Date, .. } => "write a format such as \"%d/%m/%Y\"".into(),
             Self::Format { .. } => "write a format such as \"%d/%m/%Y %H:%M\"".into(),
             Self::Excludes { other } => format!("keep one of it and `{other}`"),
@@ -345,6 +375,11 @@ pub(crate) fn convert_first(label: &str) -> String {
     let name = label.trim().to_ascii_uppercase();
     let name = if name.starts_with("UTF-16") { "UTF-16".into() } else { name };
     format!("convert the file first, with `iconv -f {name} -t UTF-8`, and write encoding = \"utf-8\"")
+}
+
+/// Further keys that are there twice.
+fn others(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(", and {} more", grouped(more as i128)) }
 }
 
 /// The type of a column with its article.

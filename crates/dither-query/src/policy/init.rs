@@ -135,7 +135,9 @@ privacy_unit = ""  # decide: {{ column = "..." }} or "row"
 # Columns that are not listed cannot be asked about. Remove what nobody needs.
 #   bounds = [0, 120]               the least and greatest value; needed to add up or average
 #   keys = ["a", "b"]               the values to group by, when they are public knowledge
-#   keys = {{ from = 1, to = 12 }}    the same for whole numbers
+#   keys = {{ from = 1, to = 12 }}    the same for whole numbers; with quoted days, for dates
+#   approx_bounds = true           instead of bounds: found from the data, for a share of each question
+# `dither profile` shows what suits a table, for a charge.
 [tables.{table}.columns]
 "#,
         table = key(&name),
@@ -160,18 +162,21 @@ privacy_unit = ""  # decide: {{ column = "..." }} or "row"
 }
 
 /// A TOML key, in quotes where it needs them.
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if bare { name.to_owned() } else { quoted(name) }
 }
 
 /// A TOML string on one line.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
-            c if c.is_control() => {
+            // Characters that turn a line round would show something else than stands there.
+            c if c.is_control()
+                || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+            {
                 let _ = write!(quoted, "\\u{:04X}", u32::from(c));
             }
             c => quoted.push(c),

@@ -7,8 +7,10 @@
 mod check;
 mod error;
 mod init;
+pub(crate) mod keys;
 mod load;
 mod schema;
+mod suggest;
 mod unit;
 
 use std::collections::BTreeMap;
@@ -16,15 +18,17 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use dither_accounting::Composition;
-use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Key, Lattice, Neighbors, ValueBounds};
+use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Lattice, Neighbors, ValueBounds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use error::convert_first;
 pub use error::{Place, PolicyError, Problem};
 pub use init::starter;
+pub use keys::{KeysPolicy, Period};
 pub(crate) use load::nearest;
 pub use schema::json_schema;
+pub use suggest::{Released, day, fragment};
 pub use unit::{Root, RowWord, UnitPolicy};
 
 /// A data set: its tables, who is protected in them, and the budget that all questions share.
@@ -215,6 +219,9 @@ pub struct ColumnPolicy {
     /// The least and the greatest value; every value is clamped to them. From knowledge, never from the data.
     #[serde(default)]
     pub bounds: Option<[f64; 2]>,
+    /// Where no bounds are declared: whether questions may find some from the data, for a share of their ε.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approx_bounds: bool,
     /// Values are rounded to multiples of this. By default 1 for integers and about range / 2^20 for numbers.
     #[serde(default)]
     pub step: Option<f64>,
@@ -246,6 +253,7 @@ impl ColumnPolicy {
             name_in_source: None,
             expression: None,
             bounds: None,
+            approx_bounds: false,
             step: None,
             keys: None,
             typical: None,
@@ -296,35 +304,6 @@ impl ColumnType {
             Self::Boolean => "boolean",
             Self::Date => "date",
             Self::Timestamp => "timestamp",
-        }
-    }
-}
-
-/// The public values of a column.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    deny_unknown_fields,
-    expecting = "`keys` must be a list such as [\"a\", \"b\"], dates and times in quotes, or { from = 1, to = 12 }"
-)]
-pub enum KeysPolicy {
-    /// A list, in the order of the answer.
-    List(#[schemars(with = "Vec<serde_json::Value>")] Vec<Key>),
-    /// All whole numbers from the first to the last, both included.
-    Range {
-        /// The first.
-        from: i64,
-        /// The last.
-        to: i64,
-    },
-}
-
-impl KeysPolicy {
-    /// The keys in order.
-    pub fn keys(&self) -> Vec<Key> {
-        match self {
-            Self::List(keys) => keys.clone(),
-            Self::Range { from, to } => (*from..=*to).map(Key::Integer).collect(),
         }
     }
 }

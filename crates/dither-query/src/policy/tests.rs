@@ -60,7 +60,7 @@ fn a_policy_says_what_its_text_says() {
 #[test]
 fn sq_06_public_keys_keep_the_order_of_the_list() {
     let keys = load(&good()).unwrap().tables["visits"].columns["ward"].keys.clone().unwrap();
-    assert_eq!(keys.keys(), [Key::Text("b".into()), Key::Text("a".into())]);
+    assert_eq!(keys.keys(ColumnType::Text), [Key::Text("b".into()), Key::Text("a".into())]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn unknown_keys_are_refused_with_the_nearest_name_and_place() {
     assert_refused(&text, "policy-unknown-key", &["`detla`", "did you mean `delta`?", "line 5, column 1", "^^^^^"]);
     let text = with_column(r#"age = { type = "integer", bonds = [0, 120] }"#);
     assert_refused(&text, "policy-unknown-key", &["did you mean `bounds`?", "line 13"]);
-    let text = with_column(r#"age = { type = "integer", keys = { from = 1, to = 3, step = 2 } }"#);
+    let text = with_column(r#"age = { type = "integer", keys = { from = 1, to = 3, stride = 2 } }"#);
     assert_refused(&text, "policy-syntax", &["`keys` must be", "line 13"]);
     assert_refused(&good().replace("epsilon = 4", ""), "policy-missing-key", &["`epsilon`"]);
 }
@@ -255,18 +255,102 @@ fn keys_fit_their_column() {
         (r#"{ type = "integer", keys = { from = 2, to = 1 } }"#, "from <= to"),
         (r#"{ type = "integer", keys = { from = 1, to = 1000001 } }"#, "1,000,000"),
         (r#"{ type = "integer", keys = { from = -9223372036854775808, to = 9223372036854775807 } }"#, "1,000,000"),
+        (r#"{ type = "integer", keys = { from = 0, to = 9999999, step = 5 } }"#, "2,000,000 keys, more than 1,000,000"),
         (r#"{ type = "text", keys = { from = 1, to = 2 } }"#, "not a text"),
+        (r#"{ type = "text", keys = ["a", "b", "a", "a", "b"] }"#, "`a` twice, and 2 more"),
+        (r#"{ type = "date", keys = { from = "2026-02-30", to = "2026-12-31" } }"#, "no day"),
+        (r#"{ type = "date", keys = { from = "2026-12-31", to = "2026-01-01" } }"#, "backwards"),
+        (r#"{ type = "date", keys = { from = "0001-01-01", to = "2026-01-01" } }"#, "1678 to 2261"),
+        (r#"{ type = "integer", keys = { from = "2026-01-01", to = "2026-12-31" } }"#, "not an integer"),
+        (r#"{ type = "text", keys = { table = "wrads", column = "ward" } }"#, "did you mean `wards`"),
+        (r#"{ type = "text", keys = { table = "wards", column = "wart" } }"#, "did you mean `ward`"),
+        (r#"{ type = "integer", keys = { table = "wards", column = "ward" } }"#, "a text, while `x` is an integer"),
+        (r#"{ type = "text", keys = { table = "wards", column = "long" } }"#, "an expression"),
     ] {
-        assert_refused(&with_column(&format!("x = {column}")), "policy-keys", &[part]);
+        assert_refused(&with_wards(&with_column(&format!("x = {column}"))), "policy-keys", &[part]);
+    }
+    let months = with_column(
+        r#"x = { type = "timestamp", keys = { from = "2026-01-01", to = "2026-12-31", every = "month" } }"#,
+    );
+    assert_refused(&months, "policy-no-meaning", &["a calendar of timestamps"]);
+    for odd in ["every = \"fortnight\"", "step = 2", "every = 1"] {
+        let keys = format!("{{ from = \"2026-01-01\", to = \"2026-12-31\", {odd} }}");
+        let text = with_column(&format!("x = {{ type = \"date\", keys = {keys} }}"));
+        assert_refused(&text, "policy-syntax", &["`keys` must be", "every = \"month\""]);
+    }
+    for odd in ["step = 0", "step = -1", "step = 1.5"] {
+        let text = with_column(&format!("x = {{ type = \"integer\", keys = {{ from = 0, to = 9, {odd} }} }}"));
+        assert_refused(&text, "policy-syntax", &["`keys` must be"]);
     }
     for column in [
         r#"{ type = "integer", keys = { from = 1, to = 1000000 } }"#,
         r#"{ type = "integer", keys = [9007199254740992, 9007199254740993] }"#,
         r#"{ type = "timestamp", keys = ["2026-02-03T12:00:00", "2026-02-03T12:00:00.500"] }"#,
         r#"{ type = "boolean", keys = [true, false] }"#,
+        r#"{ type = "integer", keys = { from = -9223372036854775808, to = 9223372036854775807, step = 18446744073709551615 } }"#,
+        r#"{ type = "timestamp", keys = { from = "2026-01-01", to = "2026-12-31" } }"#,
+        r#"{ type = "text", keys = { table = "wards", column = "ward" } }"#,
     ] {
-        load(&with_column(&format!("x = {column}"))).unwrap();
+        load(&with_wards(&with_column(&format!("x = {column}")))).unwrap();
     }
+}
+
+fn with_wards(text: &str) -> String {
+    format!(
+        "{text}\n[public.wards]\nsource = \"wards.csv\"\n[public.wards.columns]\nward = {{ type = \"text\" }}\n\
+         long = {{ type = \"text\", expression = \"ward || ward\" }}"
+    )
+}
+
+/// Whatever is written, keys never come from the rows of people: not by name, not through a public table's own keys.
+#[test]
+fn sq_25_keys_from_a_table_of_people_are_refused() {
+    for column in ["patient", "x", "y", "ward"] {
+        let text = format!(r#"x = {{ type = "text", keys = {{ table = "visits", column = "{column}" }} }}"#);
+        assert_refused(
+            &with_wards(&with_column(&text)),
+            "policy-keys",
+            &["a table of people", "visits.columns.x.keys"],
+        );
+    }
+    let code = r#"code = { type = "text", keys = { table = "visits", column = "patient" } }"#;
+    let text = format!("{}\n{code}", with_wards(&good()));
+    assert_refused(&text, "policy-keys", &["a table of people", "public.wards.columns.code.keys"]);
+}
+
+/// Counted by hand on a calendar: 2024 is a leap year, its first day a Monday; 2026 begins on a Thursday.
+#[test]
+fn ranges_and_calendars_have_the_keys_of_a_calendar_on_the_wall() {
+    let keys = |text: &str, r#type: ColumnType| -> Vec<String> {
+        let column: ColumnPolicy = toml::from_str(&format!("type = \"{}\"\nkeys = {text}", r#type.name())).unwrap();
+        column.keys.unwrap().keys(r#type).iter().map(ToString::to_string).collect()
+    };
+    let calendar = |from: &str, to: &str, every: &str| {
+        keys(&format!("{{ from = \"{from}\", to = \"{to}\", every = \"{every}\" }}"), ColumnType::Date)
+    };
+    assert_eq!(keys("{ from = -4, to = 7, step = 5 }", ColumnType::Integer), ["-4", "1", "6"]);
+    assert_eq!(keys("{ from = 5, to = 5, step = 5 }", ColumnType::Integer), ["5"]);
+    let ends = format!("{{ from = {}, to = {}, step = 6000000000000000000 }}", i64::MIN, i64::MAX);
+    let thirds = ["-9223372036854775808", "-3223372036854775808", "2776627963145224192", "8776627963145224192"];
+    assert_eq!(keys(&ends, ColumnType::Integer), thirds);
+    assert_eq!(calendar("2024-02-28", "2024-03-01", "day"), ["2024-02-28", "2024-02-29", "2024-03-01"]);
+    assert_eq!(calendar("2024-01-01", "2024-12-31", "day").len(), 366);
+    assert_eq!(calendar("2026-01-01", "2026-01-12", "week"), ["2025-12-29", "2026-01-05", "2026-01-12"]);
+    assert_eq!(calendar("2025-12-31", "2026-02-01", "month"), ["2025-12-01", "2026-01-01", "2026-02-01"]);
+    assert_eq!(calendar("2026-03-31", "2026-07-01", "quarter"), ["2026-01-01", "2026-04-01", "2026-07-01"]);
+    assert_eq!(calendar("2026-12-31", "2027-01-01", "year"), ["2026-01-01", "2027-01-01"]);
+    assert_eq!(calendar("1678-01-01", "2261-12-31", "day").len(), 213_301);
+    let moments = keys("{ from = \"2026-01-01\", to = \"2026-01-02\" }", ColumnType::Timestamp);
+    assert_eq!(moments, ["2026-01-01T00:00:00", "2026-01-02T00:00:00"]);
+}
+
+#[test]
+fn bounds_are_declared_or_found_and_not_both() {
+    let text = with_column(r#"x = { type = "text", approx_bounds = true }"#);
+    assert_refused(&text, "policy-no-meaning", &["approx_bounds"]);
+    let text = with_column(r#"x = { type = "number", bounds = [0, 1], approx_bounds = true }"#);
+    assert_refused(&text, "policy-no-meaning", &["excludes `bounds`"]);
+    assert!(load(&with_column(r#"x = { type = "integer", approx_bounds = true }"#)).is_ok());
 }
 
 #[test]

@@ -73,8 +73,7 @@ fn quantile(plan: &QueryPlan, ranks: usize, fraction: Fraction, row: &[i128]) ->
     let before = plan.mechanism.quantiles[..ranks].iter().map(|quantiles| quantiles.fractions().len());
     let place = plan.mechanism.quantiles[ranks].fractions().iter().position(|known| *known == fraction);
     let point = place.and_then(|place| row.get(columns.chain(before).sum::<usize>() + place));
-    let grid = plan.ranks[ranks].grid;
-    let value = point.map(|point| grid.lattice().value(i128::from(grid.lower()) + point));
+    let value = point.map(|point| plan.ranks[ranks].grid.value(*point));
     Estimate { value, low: None, high: None }
 }
 

@@ -8,6 +8,7 @@ use datafusion::logical_expr::{Expr, Operator};
 use datafusion::scalar::ScalarValue;
 use dither_core::Key;
 
+use super::calendar;
 use super::interval::strip;
 use crate::ir::Domain;
 use crate::policy::ColumnPolicy;
@@ -20,16 +21,20 @@ pub(super) fn domain(expr: &Expr, kind: &DataType, columns: &HashMap<&str, &Colu
         expr => expr,
     };
     if let Expr::Column(column) = strip(expr)
-        && let Some(keys) = columns.get(column.name()).and_then(|column| column.keys.as_ref())
+        && let Some(policy) = columns.get(column.name())
+        && let Some(keys) = &policy.keys
     {
-        return Domain::Public(keys.keys());
+        return Domain::Public(keys.keys(policy.r#type));
     }
     if *kind == DataType::Boolean {
         return Domain::Public(vec![Key::Boolean(false), Key::Boolean(true)]);
     }
     match expr {
-        Expr::ScalarFunction(function) if function.func.name() == "date_part" => {
-            date_part(function.args.first()).unwrap_or(Domain::Private)
+        Expr::ScalarFunction(function)
+            if function.func.name() == "date_part"
+                && let Some(keys) = date_part(function.args.first()) =>
+        {
+            keys
         }
         Expr::Case(case) => {
             let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
@@ -44,7 +49,7 @@ pub(super) fn domain(expr: &Expr, kind: &DataType, columns: &HashMap<&str, &Colu
             }
             Domain::Public(keys)
         }
-        _ => Domain::Private,
+        _ => calendar::keys(expr, columns).map_or(Domain::Private, Domain::Public),
     }
 }
 

@@ -18,6 +18,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::scalar::ScalarValue;
 use dither_mechanisms::Fraction;
 
+use super::calendar;
 use super::catalog::full_schema;
 use super::from::{Input, Reader};
 use super::interval;
@@ -270,6 +271,11 @@ impl Scope {
         let name = expr.schema_name().to_string();
         let total = self.key_type(total(self.resolved(expr)?, &self.schema)?)?;
         let kind = total.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
+        if self.known(&total).is_some_and(calendar::needs_a_unit) {
+            return Err(Refusal::new(Code::Keys, format!("`{name}` holds moments, and the policy lists days"))
+                .hint(format!("group by date_trunc('day', {name})"))
+                .at(place_of(&total)));
+        }
         let domain = keys::domain(&total, &kind, &self.columns());
         if kind.is_floating() && domain == Domain::Private {
             return Err(Refusal::new(Code::Type, format!("`{name}` is a number with a fraction and makes no groups"))
@@ -365,7 +371,7 @@ impl Scope {
         let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(self.substitute(value)?, condition)?;
         let origin = "a row brings one value at most".into();
-        let argument = Argument { expr, bounds: None, origin, typical: None, counted: None, kind };
+        let argument = Argument { expr, bounds: None, approx: false, origin, typical: None, counted: None, kind };
         Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
     }
 
@@ -395,6 +401,7 @@ impl Scope {
         let argument = Argument {
             expr,
             bounds: None,
+            approx: false,
             origin: "a row counts once".into(),
             typical: None,
             counted,
@@ -413,8 +420,19 @@ impl Scope {
             Expr::Column(column) => columns.get(column.name()).map(|policy| (column.name(), *policy)),
             _ => None,
         };
+        let found = bare.filter(|(_, policy)| policy.approx_bounds && policy.bounds.is_none());
+        if let (Some((column, policy)), AggregateKind::Quantile(_)) = (found, kind) {
+            let origin = format!("column `{column}` has no bounds: values of any magnitude from 2^-20 to 2^63");
+            let typical = policy.typical;
+            let expr = self.where_true(self.substitute(expr)?, condition)?;
+            let kind = DataType::Float64;
+            return Ok(Argument { expr, bounds: None, approx: true, origin, typical, counted: None, kind });
+        }
         let bounds = interval::bounds(&expr, &columns).ok_or_else(|| {
             let hint = match bare {
+                Some((column, policy)) if policy.approx_bounds => format!(
+                    "declare `bounds` of column `{column}` in the policy: its `approx_bounds` serves MIN, MAX, MEDIAN and PERCENTILE_CONT"
+                ),
                 Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
                 None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
             };
@@ -438,7 +456,15 @@ impl Scope {
         };
         let typical = bare.and_then(|(_, policy)| policy.typical);
         let expr = self.where_true(self.substitute(expr)?, condition)?;
-        Ok(Argument { expr, bounds: Some(bounds), origin, typical, counted: None, kind: DataType::Float64 })
+        Ok(Argument {
+            expr,
+            bounds: Some(bounds),
+            approx: false,
+            origin,
+            typical,
+            counted: None,
+            kind: DataType::Float64,
+        })
     }
 
     /// `expr` where the condition of a FILTER clause holds, NULL elsewhere.

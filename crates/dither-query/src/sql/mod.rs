@@ -5,14 +5,16 @@
 //! 1. [`options`] reads and blanks the `WITH DIFFERENTIAL_PRIVACY OPTIONS (…)` clause;
 //! 2. `shape` and `tables` check the syntax tree, where the positions for the caret are;
 //! 3. DataFusion resolves names and types against a catalog that holds the declared columns and a closed list of
-//!    functions, nothing else;
+//!    functions, nothing else; `listed` reads the public keys that stand in public tables;
 //! 4. `lower` and `from` walk the unoptimised plan into our own terms, with `total` making every row-local expression a
 //!    total function and `interval` deriving its bounds.
 
+mod calendar;
 mod catalog;
 mod from;
 mod interval;
 mod keys;
+mod listed;
 mod lower;
 pub mod options;
 mod shape;
@@ -63,12 +65,13 @@ pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions),
     let canonical = select.rewritten.to_string();
     let statement = Statement::Statement(Box::new(select.rewritten));
     let plan = state.statement_to_plan(statement).await.map_err(|error| planning_refusal(&error, &sql))?;
+    let policy = listed::read(policy, &plan).await?;
     let refused = |refusal: Refusal| Refusal {
         message: plain(&refusal.message),
         hint: refusal.hint.as_deref().map(plain),
         ..refusal.at(select.place)
     };
-    let mut question = lower::question(plan, canonical, policy, &state).map_err(refused)?;
+    let mut question = lower::question(plan, canonical, &policy, &state).map_err(refused)?;
     for argument in question.aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut()) {
         argument.origin = plain(&argument.origin);
     }

@@ -253,7 +253,7 @@ fn part_of(part: Option<&Expr>, known: &[&str]) -> bool {
 }
 
 /// A moment that nanoseconds since 1970 can count, 1678 to 2261; NULL elsewhere. DATE_TRUNC raises outside of it.
-fn in_nanoseconds(value: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
+pub(super) fn in_nanoseconds(value: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
     const DAYS: (i32, i32) = (-106_650, 106_650);
     let micros = |day: i32| i64::from(day) * 86_400_000_000;
     let (first, last) = match type_of(&value, schema)? {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use super::spec::{Question, ReportSpec};
 
 /// The event of all questions, priced together.
-pub(super) fn compose(plans: &[QueryPlan], delta: Delta) -> Result<Cost, Refusal> {
+pub(crate) fn compose(plans: &[QueryPlan], delta: Delta) -> Result<Cost, Refusal> {
     let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
     Cost::of(&mechanism.event(), delta).map_err(|error| Refusal::new(Code::Range, error.to_string()))
 }

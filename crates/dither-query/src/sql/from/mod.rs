@@ -309,7 +309,7 @@ fn bare<'a>(expr: &Expr, input: &'a Input) -> Option<&'a Known> {
 
 /// What a policy says of the values of a column, wherever they are read from.
 fn says(policy: &ColumnPolicy) -> impl PartialEq + use<'_> {
-    (policy.r#type, policy.bounds, policy.step, &policy.keys, policy.typical)
+    (policy.r#type, policy.bounds, policy.approx_bounds, policy.step, &policy.keys, policy.typical)
 }
 
 /// What bounds on a lattice say of a column.

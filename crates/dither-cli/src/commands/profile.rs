@@ -1,0 +1,117 @@
+//! `dither profile`: a first look at a table, for one charge.
+
+use std::fmt::Write;
+
+use dither::{Budget, ColumnProfile, Delta, Estimate, Key, Profile, ProfileSpec, ReportPreview};
+use dither_report::{Decimals, visible};
+
+use crate::args;
+use crate::commands::{placed, plan, session};
+use crate::{output, progress};
+
+/// Plans or makes a profile.
+pub async fn run(command: &args::Profile) -> anyhow::Result<()> {
+    let session = placed(session(&command.policy, command.scope.as_deref())?, &command.place)?;
+    let delta = command.delta.or(session.policy().budget.delta_per_query).unwrap_or(Delta::ZERO);
+    let spec = ProfileSpec {
+        table: command.table.clone(),
+        columns: command.columns.clone(),
+        budget: Budget { epsilon: command.epsilon, delta },
+        top: command.top,
+    };
+    if command.plan {
+        return output::write(None, planned(&session.preview_profile(&spec).await?).as_bytes());
+    }
+    let profile = progress::shown(session.progress(), session.profile(&spec)).await?;
+    let text = match command.json {
+        true => serde_json::to_string_pretty(&profile)? + "\n",
+        false => describe(&profile, delta.is_zero()),
+    };
+    output::write(None, text.as_bytes())
+}
+
+/// Each part with its share and what it will be worth.
+fn planned(preview: &ReportPreview) -> String {
+    let mut text = String::new();
+    for (title, explanation) in &preview.questions {
+        let share = plan::number(explanation.epsilon);
+        let delta = if explanation.delta > 0.0 { format!(", δ {:e}", explanation.delta) } else { String::new() };
+        let _ = writeln!(text, "{}\n  share     ε {share}{delta}", visible(title));
+        let mut errors: Vec<String> = Vec::new();
+        let expected = explanation.outputs.iter().filter_map(|output| output.expected_error);
+        errors.extend(expected.map(|error| format!("± {}", plan::number(error))));
+        errors.dedup();
+        // Of several quantiles the one that is hardest to choose.
+        let ranks = explanation.outputs.iter().filter_map(|output| output.rank_error).reduce(f64::max);
+        errors.extend(ranks.map(|rows| format!("± {} rows of rank", plan::number(rows.ceil()))));
+        let _ = writeln!(text, "  expected  {} in 95 of 100 cases", errors.join(", "));
+        if explanation.keys != "no groups" {
+            let _ = writeln!(text, "  groups    {}", explanation.keys);
+        }
+    }
+    if let Some((_, first)) = preview.questions.first() {
+        let _ = writeln!(text, "\nprotects   {}", first.protects);
+    }
+    let _ = writeln!(text, "the whole profile costs {}", output::amounts(&preview.charged));
+    let _ = writeln!(text, "left now   {}", output::amounts(&preview.remaining));
+    let _ = match &preview.remaining_after {
+        Some(after) => writeln!(text, "left then  {}", output::amounts(after)),
+        None => writeln!(text, "left then  it does not fit and would be refused, unless it was made before"),
+    };
+    text
+}
+
+fn describe(profile: &Profile, no_delta: bool) -> String {
+    let mut text = format!("{}: {} rows", visible(&profile.table), estimate(profile.rows));
+    if let Some(units) = profile.units {
+        let _ = write!(text, ", {} units", estimate(units));
+    }
+    text.push('\n');
+    for column in &profile.columns {
+        text += &described(column);
+    }
+    let missing = profile.columns.iter().any(|column| column.top.is_none() && column.r#type.name() == "text");
+    if no_delta && missing {
+        text += "\nfrequent values that are not declared come from the data: add --delta to see them\n";
+    }
+    let _ = write!(text, "\n# A part of a policy that suits this. Bounds are rounded outwards; edit them freely.\n");
+    text += &profile.suggestion;
+    let charged = output::charge(&profile.charged, "made", profile.first_answered);
+    let receipt = format!("{}:{}", profile.receipt.sequence, profile.receipt.head);
+    let _ = writeln!(text, "\n{charged} · left {} · receipt {receipt}", output::amounts(&profile.remaining));
+    text
+}
+
+fn described(column: &ColumnProfile) -> String {
+    let mut text = format!("\n{} ({})\n", visible(&column.name), column.r#type.name());
+    let _ = writeln!(text, "  values     {}, {} different", estimate(column.values), estimate(column.distinct));
+    if let Some(quantiles) = &column.quantiles {
+        let [least, first, median, third, greatest] = quantiles.each_ref().map(shown);
+        let rows = column.rank_error.map_or(String::new(), |rows| format!(" (ranks ± {})", plan::number(rows.ceil())));
+        let _ = writeln!(text, "  range      {least} to {greatest}");
+        let _ = writeln!(text, "  quartiles  {first}, {median}, {third}{rows}");
+    }
+    if let Some(top) = &column.top {
+        let frequent = top.iter().map(|(key, count)| format!("{} {}", shown(key), estimate(*count)));
+        let frequent = frequent.collect::<Vec<_>>().join("; ");
+        let _ = writeln!(
+            text,
+            "  frequent   {}",
+            if frequent.is_empty() { "no value reached the threshold" } else { &frequent }
+        );
+    }
+    text
+}
+
+fn estimate(estimate: Estimate) -> String {
+    let decimals = Decimals::of(std::iter::once(estimate));
+    let error = decimals.error(estimate).map_or(String::new(), |error| format!(" {error}"));
+    decimals.number(estimate.value) + &error
+}
+
+fn shown(key: &Key) -> String {
+    match key {
+        Key::Number(value) => plan::number(*value),
+        other => visible(&other.to_string()),
+    }
+}

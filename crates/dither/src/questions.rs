@@ -1,0 +1,301 @@
+//! Several questions in one file, planned together before any of them is asked.
+
+use dither_accounting::Cost;
+use dither_core::{Delta, Epsilon, RequestId};
+use dither_query::Refusal;
+use dither_query::error::Code;
+use dither_query::explain::{Explanation, TargetError};
+use dither_query::plan::{MechanismChoice, QueryPlan, Request};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::report::compose;
+use crate::session::{Amounts, Session};
+
+/// The most questions of a file.
+const MAX_QUESTIONS: usize = 1_000;
+
+/// One question of a file, with what its comments say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileQuestion {
+    /// Its title, or `question 3`.
+    pub title: String,
+    /// What is asked, and how.
+    pub request: Request,
+    /// The error to aim at instead of an ε.
+    pub target: Option<TargetError>,
+}
+
+/// What holds for every question of a file that says nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Defaults {
+    /// ε of one question.
+    pub epsilon: Option<Epsilon>,
+    /// δ of one question.
+    pub delta: Option<Delta>,
+    /// The error to aim at instead of an ε.
+    pub target: Option<TargetError>,
+    /// Which noise.
+    pub mechanism: MechanismChoice,
+}
+
+/// A file of questions before anything is spent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FilePreview {
+    /// The questions, in order.
+    pub questions: Vec<PlannedQuestion>,
+    /// What they cost if each is asked by itself, without those that were answered before.
+    pub apart: Amounts,
+    /// What all of them would cost as one report, composed as tightly as is known.
+    pub together: Amounts,
+    /// What is left now.
+    pub remaining: Amounts,
+    /// What is left after each was asked by itself; `None` if that does not fit.
+    pub remaining_after: Option<Amounts>,
+}
+
+/// One question of a file, planned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedQuestion {
+    /// Its title.
+    pub title: String,
+    /// The question.
+    pub sql: String,
+    /// What it costs and how well it will be answered.
+    pub plan: Explanation,
+    /// Whether it was answered before, so that asking again is free.
+    pub answered_before: bool,
+}
+
+/// Reads a file of questions.
+///
+/// Questions end with `;`. Comments in front of a question may say `-- @title …`, `-- @epsilon 0.5`, `-- @delta 1e-6`,
+/// `-- @target-error 2%` and `-- @mechanism laplace`, each once.
+///
+/// ```
+/// use dither::{Defaults, read_questions};
+/// let text = "-- @title Visits\n-- @epsilon 0.5\nSELECT COUNT(*) FROM visits;\n\nSELECT AVG(age) FROM visits -- all; of them\n;";
+/// let questions = read_questions(text, &Defaults::default())?;
+/// assert_eq!(questions[0].title, "Visits");
+/// assert_eq!(questions[1].request.sql, "SELECT AVG(age) FROM visits -- all; of them");
+/// # Ok::<(), dither::Error>(())
+/// ```
+///
+/// # Errors
+/// A file without a question, a setting that is unknown or stands twice, and values that are none.
+pub fn read_questions(text: &str, defaults: &Defaults) -> Result<Vec<FileQuestion>, Error> {
+    let statements = split(text);
+    if statements.is_empty() || statements.len() > MAX_QUESTIONS {
+        let message = format!("the file has {} questions, not 1 to {MAX_QUESTIONS}", statements.len());
+        return Err(Error::refused(Refusal::new(Code::Syntax, message).hint("write SELECT … ; for each"), ""));
+    }
+    statements.iter().enumerate().map(|(index, statement)| read(statement, index + 1, defaults)).collect()
+}
+
+/// Cuts a text at the semicolons that are neither in quotes nor in comments.
+fn split(text: &str) -> Vec<&str> {
+    let bytes = text.as_bytes();
+    let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
+    while at < bytes.len() {
+        let rest = &text[at..];
+        let skipped = match bytes[at] {
+            quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map(|end| end + 2),
+            b'-' if rest.starts_with("--") => rest.find('\n').map(|end| end + 1),
+            b'/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
+            b';' => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+                Some(1)
+            }
+            _ => Some(rest.chars().next().map_or(1, char::len_utf8)),
+        };
+        // What does not end goes on to the end of the text.
+        at = skipped.map_or(bytes.len(), |skipped| at + skipped);
+    }
+    parts.push(&text[start..]);
+    parts.into_iter().map(str::trim).filter(|part| !statement(part).is_empty()).collect()
+}
+
+/// A question without the comments in front of it.
+fn statement(part: &str) -> &str {
+    let mut rest = part.trim_start();
+    loop {
+        let end = match () {
+            () if rest.starts_with("--") => rest.find('\n').map_or(rest.len(), |end| end + 1),
+            () if rest.starts_with("/*") => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
+            () => return rest,
+        };
+        rest = rest[end..].trim_start();
+    }
+}
+
+fn read(part: &str, number: usize, defaults: &Defaults) -> Result<FileQuestion, Error> {
+    let sql = statement(part);
+    let refused = |message: String| {
+        let hint = "@title, @epsilon, @delta, @target-error and @mechanism may stand in front of a question, each once";
+        Error::refused(Refusal::new(Code::Option, format!("question {number}: {message}")).hint(hint), sql)
+    };
+    let mut asked = FileQuestion {
+        title: format!("question {number}"),
+        request: Request { sql: sql.to_owned(), epsilon: None, delta: None, mechanism: defaults.mechanism },
+        target: None,
+    };
+    let mut seen: Vec<&str> = Vec::new();
+    let comments = part[..part.len() - sql.len()].lines().filter_map(|line| line.trim().strip_prefix("--"));
+    for setting in comments.filter_map(|comment| comment.trim().strip_prefix('@')) {
+        let (name, value) = setting.split_once(char::is_whitespace).unwrap_or((setting, ""));
+        let (name, value) = (name.trim_end_matches(':'), value.trim());
+        if seen.contains(&name) {
+            return Err(refused(format!("`@{name}` stands twice")));
+        }
+        seen.push(name);
+        match name {
+            "title" if !value.is_empty() => value.clone_into(&mut asked.title),
+            "epsilon" => asked.request.epsilon = Some(value.parse().map_err(|error| refused(format!("{error}")))?),
+            "delta" => asked.request.delta = Some(value.parse().map_err(|error| refused(format!("{error}")))?),
+            "target-error" => {
+                asked.target = Some(value.parse().map_err(|refusal: Refusal| refused(refusal.message))?);
+            }
+            "mechanism" => {
+                asked.request.mechanism = mechanism(value).ok_or_else(|| refused(format!("`{value}` is no noise")))?
+            }
+            _ => return Err(refused(format!("`@{setting}` is no setting"))),
+        }
+    }
+    if asked.request.epsilon.is_some() && asked.target.is_some() {
+        return Err(refused("it has an epsilon and a target error".into()));
+    }
+    if asked.request.epsilon.is_none() && asked.target.is_none() {
+        asked.target = defaults.target;
+        asked.request.epsilon = defaults.epsilon.filter(|_| defaults.target.is_none());
+    }
+    asked.request.delta = asked.request.delta.or(defaults.delta);
+    Ok(asked)
+}
+
+fn mechanism(word: &str) -> Option<MechanismChoice> {
+    match word {
+        "auto" => Some(MechanismChoice::Auto),
+        "laplace" => Some(MechanismChoice::Laplace),
+        "gaussian" => Some(MechanismChoice::Gaussian),
+        _ => None,
+    }
+}
+
+impl Session {
+    /// Plans several questions: what each costs, what all cost one by one and as one report, and what is left then.
+    ///
+    /// # Errors
+    /// As [`Session::plan`], for the first question that is refused.
+    ///
+    /// # Privacy
+    /// Charges nothing, reads no row of a table of people.
+    pub async fn plan_file(&self, questions: &[FileQuestion]) -> Result<FilePreview, Error> {
+        let (mut planned, mut ids) = (Vec::new(), Vec::new());
+        let (mut plans, mut costs) = (Vec::<QueryPlan>::new(), Vec::<Cost>::new());
+        for FileQuestion { title, request, target } in questions {
+            let refused = |refusal| Error::refused(refusal, &request.sql);
+            let plan = self.plan_of(request, *target).await?;
+            self.rehearse(&plan, &request.sql).await?;
+            let id = self.request_id(std::slice::from_ref(&plan), plan.delta);
+            // The same question twice in one file is charged once.
+            let answered = ids.contains(&id) || self.is_answered(id).await?;
+            if !answered {
+                costs.push(plan.cost().map_err(refused)?);
+            }
+            ids.push(id);
+            planned.push(PlannedQuestion {
+                title: title.clone(),
+                sql: request.sql.clone(),
+                plan: plan.explain(self.reference_delta()).map_err(refused)?,
+                answered_before: answered,
+            });
+            plans.push(plan);
+        }
+        let deltas = plans.iter().map(|plan| plan.delta.attos()).fold(0_u64, u64::saturating_add);
+        let delta = Delta::from_attos(deltas)?;
+        let together = compose(&plans, delta).map_err(|refusal| Error::refused(refusal, ""))?;
+        let (remaining, remaining_after, _) = self.before_and_after(&costs, None).await?;
+        Ok(FilePreview {
+            questions: planned,
+            apart: Amounts::sum(&costs),
+            together: Amounts::from(&together),
+            remaining,
+            remaining_after,
+        })
+    }
+}
+
+impl Session {
+    /// Whether a request was answered, so that asking again is free.
+    async fn is_answered(&self, request: RequestId) -> Result<bool, Error> {
+        let Some(ledger) = self.existing_ledger().await? else { return Ok(false) };
+        let answered = ledger.answer_bytes(request).await;
+        ledger.close().await;
+        Ok(answered?.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<FileQuestion>, Error> {
+        read_questions(text, &Defaults { epsilon: "1".parse().ok(), ..Defaults::default() })
+    }
+
+    #[test]
+    fn sq_31_semicolons_in_quotes_and_comments_end_nothing() {
+        let text = "-- a; b\nSELECT COUNT(*) FROM t WHERE w = 'x;''y' AND \"a;b\" = 1; /* c; d */ SELECT 2 -- e;\n;;\n-- only a word;\n";
+        let sql: Vec<String> = read(text).unwrap().into_iter().map(|asked| asked.request.sql).collect();
+        assert_eq!(sql, ["SELECT COUNT(*) FROM t WHERE w = 'x;''y' AND \"a;b\" = 1", "SELECT 2 -- e;"]);
+        // What is left open reaches to the end and is for the parser to refuse.
+        assert_eq!(read("/*/ SELECT 1; */ SELECT 2").unwrap()[0].request.sql, "SELECT 2");
+        assert_eq!(read("SELECT 'a; SELECT 1;").unwrap().len(), 1);
+        assert_eq!(read("SELECT 1 /* a; SELECT 1;").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn settings_are_those_of_their_question() {
+        let asked = read(
+            "-- @title: Ages\n-- @target-error 2%\n-- @mechanism laplace\nSELECT 1;\n-- @epsilon 0.25\n-- @delta 1e-6\nSELECT 2;\nSELECT 3",
+        )
+        .unwrap();
+        assert_eq!(asked[0].title, "Ages");
+        assert_eq!((asked[0].target, asked[0].request.epsilon), (Some(TargetError::Percent(2.0)), None));
+        assert_eq!(asked[0].request.mechanism, MechanismChoice::Laplace);
+        assert_eq!(asked[1].request.epsilon.unwrap().to_string(), "0.25");
+        assert_eq!(
+            (asked[2].title.as_str(), asked[2].request.epsilon.unwrap().to_string().as_str()),
+            ("question 3", "1")
+        );
+    }
+
+    #[test]
+    fn bg_01_odd_settings_are_refused() {
+        for text in [
+            "",
+            " ; -- nothing",
+            "-- @espilon 1\nSELECT 1",
+            "-- @epsilon -1\nSELECT 1",
+            "-- @epsilon nan\nSELECT 1",
+            "-- @epsilon\nSELECT 1",
+            "-- @epsilon 1\n-- @epsilon 2\nSELECT 1",
+            "-- @epsilon 1\n-- @target-error 2\nSELECT 1",
+            "-- @target-error 0\nSELECT 1",
+            "-- @mechanism none\nSELECT 1",
+            "-- @title\nSELECT 1",
+        ] {
+            assert!(matches!(read(text), Err(Error::Refused { .. })), "{text:?}");
+        }
+        assert!(read(&"SELECT 1;".repeat(MAX_QUESTIONS + 1)).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,80}", more in "[-;'\"/*@ \n a-z€]{0,40}") {
+            let _ = read(&text);
+            let _ = read(&more);
+        }
+    }
+}
