@@ -333,7 +333,7 @@ impl Problem {
                     .into()
             }
             Self::Source { .. } => {
-                "write the path of a file that ends in .csv, .tsv, .parquet, .csv.gz, .tsv.gz, .csv.zst or .tsv.zst"
+                "write the path of a file that ends in .csv, .tsv, .parquet, .csv.gz, .tsv.gz, .csv.zst or .tsv.zst, or postgres:schema.table"
                     .into()
             }
         }
