@@ -5,12 +5,13 @@ use std::fmt::Write;
 use dither::{Explanation, Preview};
 
 use crate::args::Plan;
-use crate::commands::session;
+use crate::commands::{elsewhere, session};
 use crate::output;
 
 /// Plans a question.
 pub async fn run(command: &Plan) -> anyhow::Result<()> {
     let session = session(&command.ask.policy, command.ask.scope.as_deref())?;
+    let session = elsewhere(session, &command.elsewhere)?;
     let preview = session.plan(&command.ask.request(), command.ask.target_error).await?;
     let text = match command.json {
         true => serde_json::to_string_pretty(&preview)? + "\n",
