@@ -138,13 +138,13 @@ mod tests {
         assert!(server.address == Address::Host("localhost".into(), 5433));
         let found = (server.user.as_str(), server.password.as_deref(), server.database.as_str());
         assert_eq!(found, ("ann", Some("p@ss"), "clinic"));
-        let server = parse("postgresql:///clinic?host=/tmp/pg&port=6000&user=bob").unwrap();
-        assert!(server.address == Address::Socket("/tmp/pg/.s.PGSQL.6000".into()));
+        let server = parse("postgresql:///clinic?host=/run/pg&port=6000&user=bob").unwrap();
+        assert!(server.address == Address::Socket("/run/pg/.s.PGSQL.6000".into()));
         assert_eq!((server.user.as_str(), server.password), ("bob", None));
         assert!(parse("postgres://").unwrap().address == Address::Socket("/var/run/postgresql/.s.PGSQL.5432".into()));
         assert_eq!(parse("postgres://").unwrap().database, "me");
         assert!(parse("postgres://[::1]:7/x").unwrap().address == Address::Host("::1".into(), 7));
-        assert!(parse("postgres://%2Ftmp%2Fpg/x").unwrap().address == Address::Socket("/tmp/pg/.s.PGSQL.5432".into()));
+        assert!(parse("postgres://%2Frun%2Fpg/x").unwrap().address == Address::Socket("/run/pg/.s.PGSQL.5432".into()));
         assert!(parse("postgres://a@db.example.org/x?sslmode=disable").is_ok());
     }
 

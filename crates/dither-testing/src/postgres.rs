@@ -41,7 +41,7 @@ impl Postgres {
             eprintln!("skipped: no PostgreSQL server is installed (apt-get install postgresql)");
             return None;
         };
-        let folder = done(command(Path::new("mktemp")).args(["-d", "/tmp/dither-postgres-XXXXXX"]).output());
+        let folder = done(command(Path::new("mktemp")).args(["-d", "-t", "dither-postgres-XXXXXX"]).output());
         let server = Self { programs, folder: folder.trim().to_owned(), port: free_port() };
         server.call("initdb", |command| {
             let icu = ["--locale=C.UTF-8", "--encoding=UTF8", "--locale-provider=icu", "--icu-locale=en-US"];
