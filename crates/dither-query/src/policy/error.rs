@@ -333,7 +333,8 @@ impl Problem {
                     .into()
             }
             Self::Source { .. } => {
-                "write the path of a file that ends in .csv, .tsv, .parquet, .csv.gz, .tsv.gz, .csv.zst or .tsv.zst, or postgres:schema.table"
+                "write the path of a file that ends in .csv, .tsv, .parquet, .csv.gz, .tsv.gz, .csv.zst or .tsv.zst, \
+                 or a relation as postgres:schema.table"
                     .into()
             }
         }
