@@ -13,7 +13,7 @@ pub const DAYS: (i32, i32) = (-719_162, 2_932_896);
 pub const LARGEST: f64 = 1.157_920_892_373_162e77;
 
 /// The number of a database next to zero, 2^-128; what is closer counts as zero.
-pub const SMALLEST: f64 = 2.938_735_877_055_718_8e-39;
+pub const SMALLEST: f64 = 2.938_735_877_055_719e-39;
 
 /// The longest text in bytes; a longer one is NULL, as in a file.
 pub const MAX_TEXT: usize = super::lexer::MAX_CELL;
