@@ -110,12 +110,23 @@ impl From<Mechanism> for MechanismChoice {
     }
 }
 
+/// Where the tables lie.
+#[derive(ClapArgs)]
+pub struct Elsewhere {
+    /// The PostgreSQL server where the tables lie, as in postgres://user@localhost/clinic; rows stay there.
+    /// A password is better in PGPASSWORD than here
+    #[arg(long, value_name = "URL")]
+    pub engine: Option<String>,
+}
+
 /// Where and within what the table is read.
 #[derive(ClapArgs)]
 pub struct Where {
     /// The memory for rows, as in 512MB or 2GB; what does not fit is pruned and put on disk
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "engine")]
     pub memory: Option<usize>,
+    #[command(flatten)]
+    pub elsewhere: Elsewhere,
 }
 
 /// A number of bytes: `64MB`, `2GB`, in powers of 1024.
@@ -139,6 +150,8 @@ fn size(text: &str) -> Result<usize, String> {
 pub struct Plan {
     #[command(flatten)]
     pub terms: Terms,
+    #[command(flatten)]
+    pub elsewhere: Elsewhere,
     /// The question, in SQL
     #[arg(required_unless_present = "file")]
     pub sql: Option<String>,

@@ -13,7 +13,7 @@ pub mod train;
 use dither::{Error, Session};
 use dither_query::engine::LocalEngine;
 
-use crate::args::Where;
+use crate::args::{Elsewhere, Where};
 
 /// The session of a policy, in the scope that was asked for.
 fn session(policy: &std::path::Path, scope: Option<&str>) -> Result<Session, Error> {
@@ -25,10 +25,31 @@ fn session(policy: &std::path::Path, scope: Option<&str>) -> Result<Session, Err
 }
 
 /// The session with the engine that was asked for.
-fn placed(session: Session, place: &Where) -> Result<Session, Error> {
+fn placed(session: Session, place: &Where) -> anyhow::Result<Session> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     match place.memory {
-        Some(bytes) => Ok(session.with_engine(Box::new(LocalEngine::with_memory(threads, bytes)?))),
+        Some(bytes) => {
+            let engine = LocalEngine::with_memory(threads, bytes).map_err(Error::from)?;
+            Ok(session.with_engine(Box::new(engine)))
+        }
+        None => elsewhere(session, &place.elsewhere),
+    }
+}
+
+/// The session with the server that was named, if one was. Nothing is connected yet.
+#[cfg(feature = "postgres")]
+fn elsewhere(session: Session, place: &Elsewhere) -> anyhow::Result<Session> {
+    match &place.engine {
+        Some(url) => Ok(session.with_engine(Box::new(dither_postgres::PostgresEngine::new(url)?))),
+        None => Ok(session),
+    }
+}
+
+/// The session as it is: this build knows no servers.
+#[cfg(not(feature = "postgres"))]
+fn elsewhere(session: Session, place: &Elsewhere) -> anyhow::Result<Session> {
+    match &place.engine {
+        Some(_) => anyhow::bail!("this build knows no PostgreSQL; build it with the feature `postgres`"),
         None => Ok(session),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
@@ -22,9 +23,9 @@ use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::operator;
 use crate::plan::{Measure, QueryPlan, Ranks};
-use crate::policy::Policy;
+use crate::policy::{Policy, TablePolicy};
 use crate::rehearsal;
-use crate::source::Tables;
+use crate::source::{self, Progress, SourceError, Table, Tables};
 use crate::sql::{key_literal, key_of};
 
 /// A failure while the data was read. It may depend on the data, so an analyst sees one constant text.
@@ -95,6 +96,56 @@ pub trait Engine: Send + Sync {
     ///
     /// Engines differ in where and how fast they do it; the integers are those of [`Bounding::plan`], bit for bit.
     fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a>;
+
+    /// Finds a table before anything is charged, by public things only: its file here, or what stands for it elsewhere.
+    ///
+    /// # Errors
+    /// A table that is not as the policy declares it.
+    fn open<'a>(&'a self, table: &'a TablePolicy, base_dir: &'a Path, progress: &'a Arc<Progress>) -> Opening<'a> {
+        Box::pin(async move { source::open(table, base_dir, progress) })
+    }
+
+    /// Runs a plan over made-up rows, where plans are run elsewhere; `None` where they are run in this process.
+    ///
+    /// # Errors
+    /// What the rehearsal of a question is refused for.
+    fn rehearse(&self, _plan: LogicalPlan) -> Option<Rehearsing<'_>> {
+        None
+    }
+}
+
+/// The future of a table.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Table, SourceError>> + Send + 'a>>;
+
+/// The future of the rows that a plan makes of made-up ones.
+pub type Rehearsing<'a> = Pin<Box<dyn Future<Output = Result<Vec<RecordBatch>, EngineError>> + Send + 'a>>;
+
+/// Why a question cannot be run. Nothing was charged.
+#[derive(Debug, thiserror::Error)]
+pub enum RehearsalError {
+    /// The question is refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The place where it would run cannot be reached.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl RehearsalError {
+    /// What an engine elsewhere says before the charge: its own refusal, that it cannot be reached, or that it failed.
+    fn elsewhere(error: EngineError) -> Self {
+        let error = match error.0.downcast::<Refusal>() {
+            Ok(refusal) => return Self::Refused(*refusal),
+            Err(error) => error,
+        };
+        match error.downcast::<SourceError>() {
+            Ok(error) => Self::Source(*error),
+            Err(_) => Self::Refused(
+                Refusal::new(Code::Unsupported, "the engine fails on some values of this question")
+                    .hint("ask without --engine, or write the expression in another way"),
+            ),
+        }
+    }
 }
 
 /// DataFusion in this process.
@@ -182,24 +233,40 @@ pub async fn measure<M: Mechanism>(
 
 /// Runs a question on made-up rows with nothing, the largest and the smallest of everything in every table, and every
 /// part of its row-local expressions by itself, wherever in the relation they stand. What fails here could fail on
-/// somebody's row, after the charge.
+/// somebody's row, after the charge. An engine elsewhere must give the same values and integers of these rows.
 ///
 /// # Errors
-/// A [`Refusal`] for an expression that is not total after all.
+/// A [`Refusal`] for an expression that is not total after all, or that the engine evaluates in another way; a
+/// [`SourceError`] for an engine that cannot be reached.
 ///
 /// # Privacy
 /// Reads no row of any table.
-pub async fn rehearse(plan: &QueryPlan, policy: &Policy) -> Result<(), Refusal> {
+pub async fn rehearse(plan: &QueryPlan, policy: &Policy, engine: &dyn Engine) -> Result<(), RehearsalError> {
     let refused = |_| {
         Refusal::new(Code::Unsupported, "an expression of this question fails on some values")
             .hint("compare and cast values of the declared types only")
     };
+    let one = LogicalPlanBuilder::empty(true).project([lit(1_i64)]).and_then(|one| one.build()).map_err(refused)?;
+    let elsewhere = match engine.rehearse(one) {
+        Some(reached) => {
+            only_relations(plan, policy)?;
+            reached.await.map_err(RehearsalError::elsewhere)?;
+            true
+        }
+        None => false,
+    };
     let stages = rehearsal::stages(plan, policy).map_err(refused)?;
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    for (stage, parts) in rehearsal::parts(plan).map_err(refused)? {
+    for (stage, parts) in rehearsal::parts(plan, policy).map_err(refused)? {
         let scan = LogicalPlanBuilder::scan("stage", provider_as_source(stage), None);
         let alone = scan.and_then(|scan| scan.project(parts)).and_then(|scan| scan.build()).map_err(refused)?;
-        DataFrame::new(context.state(), alone).collect().await.map_err(refused)?;
+        let here = DataFrame::new(context.state(), alone.clone()).collect().await.map_err(refused)?;
+        if let Some(there) = engine.rehearse(alone) {
+            let there = there.await.map_err(RehearsalError::elsewhere)?;
+            if !rehearsal::same(&here, &there).map_err(refused)? {
+                return Err(differs().into());
+            }
+        }
     }
     // A few of the public keys stand for all: what fails does not depend on how many there are.
     let mut brief = plan.clone();
@@ -209,12 +276,36 @@ pub async fn rehearse(plan: &QueryPlan, policy: &Policy) -> Result<(), Refusal> 
         }
     }
     // By the operator and by the portable plan, which may have to take its place after the charge.
+    let mut here = None;
     for portable in [false, true] {
         let engine = LocalEngine { context: context.clone(), portable };
         let whole = exact(&brief, &stages, "rehearsal", &engine).await;
-        whole.map_err(|error| refused(DataFusionError::External(error.0)))?;
+        here = Some(whole.map_err(|error| refused(DataFusionError::External(error.0)))?);
+    }
+    // An engine in this process is the one that has just run.
+    if elsewhere {
+        let there = exact(&brief, &stages, "rehearsal", engine).await.map_err(RehearsalError::elsewhere)?;
+        if here != Some(there) {
+            return Err(differs().into());
+        }
+        // All keys at once may be too much for it.
+        exact(plan, &stages, "rehearsal", engine).await.map_err(RehearsalError::elsewhere)?;
     }
     Ok(())
+}
+
+/// An engine elsewhere reads no file.
+fn only_relations(plan: &QueryPlan, policy: &Policy) -> Result<(), SourceError> {
+    let tables = plan.question.relation.tables().into_iter().filter_map(|name| policy.readable(name));
+    match tables.into_iter().find(|table| source::relation_of(&table.source).is_none()) {
+        Some(table) => Err(SourceError::NotElsewhere { path: table.source.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn differs() -> Refusal {
+    Refusal::new(Code::Unsupported, "the engine evaluates this question in another way on made-up rows")
+        .hint("ask without --engine, or write the expression in another way")
 }
 
 /// The exact answer. Private to the crate: outside, the gate comes first.

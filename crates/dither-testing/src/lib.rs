@@ -22,9 +22,11 @@ pub mod lattice;
 pub mod naive;
 pub mod neighbours;
 pub mod pmf;
+pub mod postgres;
 pub mod stream;
 pub mod welch;
 
+pub use postgres::Postgres;
 pub use stream::{SeededBytes, StubBytes};
 
 /// The false-alarm rate of every statistical test: one in 10⁹ correct samplers is rejected.

@@ -131,7 +131,7 @@ impl Session {
     /// follows from released values.
     pub async fn profile(&self, spec: &ProfileSpec) -> Result<Profile, Error> {
         let ProfilePlan { parts, plans, cost } = self.plan_profile(spec).await?;
-        let tables = self.open_tables(&plans)?;
+        let tables = self.open_tables(&plans).await?;
         let ledger = Ledger::open(&self.ledger_path).await?;
         let label = format!("profile: {}", spec.table);
         let asked = Asked { plans: &plans, tables, delta: spec.budget.delta, key: None, label };

@@ -144,7 +144,7 @@ impl Session {
     /// The composition of all questions, priced together; all parameters are fixed before anything is drawn.
     pub async fn report(&self, spec: &ReportSpec, generated: &str) -> Result<Published, Error> {
         let ReportPlan { plans, cost } = self.plan_report(spec).await?;
-        let tables = self.open_tables(&plans)?;
+        let tables = self.open_tables(&plans).await?;
         let ledger = Ledger::open(&self.ledger_path).await?;
         let label = format!("report: {}", spec.title);
         let asked = Asked { plans: &plans, tables, delta: spec.budget.delta, key: None, label };

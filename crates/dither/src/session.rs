@@ -11,11 +11,12 @@ use dither_core::{
 use dither_ledger::{ChargeRequest, Ledger, LedgerError, Outcome, ScopeLimit, ScopePath};
 use dither_mechanisms::{NoisyTable, PlanMechanism};
 use dither_noise::{NoiseSource, Secret};
-use dither_query::engine::{Engine, LocalEngine, measure};
+use dither_query::engine::{Engine, LocalEngine, RehearsalError, measure};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
-use dither_query::source::{self, Progress, Tables};
+use dither_query::source::{Progress, Tables, relation_of};
+use futures::future::try_join_all;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
@@ -152,7 +153,8 @@ impl Session {
         };
         let private = self.policy.tables.values().map(|table| &table.source);
         let sources = private.chain(self.policy.public.values().map(|table| &table.source));
-        let sources = sources.map(|source| self.policy.base_dir.join(source));
+        let files = sources.filter(|source| relation_of(source).is_none());
+        let sources = files.map(|source| self.policy.base_dir.join(source));
         ["", "-wal", "-shm", "-journal"].map(beside).into_iter().chain(sources).collect()
     }
 
@@ -281,7 +283,7 @@ impl Session {
         self.rehearse(&plan, &request.sql).await?;
         let delta = plan.delta;
         let plans = [plan];
-        let tables = self.open_tables(&plans)?;
+        let tables = self.open_tables(&plans).await?;
         let ledger = Ledger::open(&self.ledger_path).await?;
         let asked = Asked { plans: &plans, tables, delta, key, label: request.sql.clone() };
         let released = self.release(&ledger, asked).await;
@@ -357,20 +359,27 @@ impl Session {
     pub(crate) async fn rehearse(&self, plan: &QueryPlan, sql: &str) -> Result<(), Error> {
         let refused = |refusal| Error::refused(refusal, sql);
         dither_query::release::columns(plan).await.map_err(refused)?;
-        dither_query::engine::rehearse(plan, &self.policy).await.map_err(refused)
+        let rehearsed = dither_query::engine::rehearse(plan, &self.policy, self.engine.as_ref()).await;
+        rehearsed.map_err(|error| match error {
+            RehearsalError::Refused(refusal) => refused(refusal),
+            RehearsalError::Source(error) => error.into(),
+        })
     }
 
-    /// Opens the files of each plan's tables. Headers are public, and they are checked before anything is charged.
-    pub(crate) fn open_tables(&self, plans: &[QueryPlan]) -> Result<Vec<Tables>, Error> {
-        let open = |plan: &QueryPlan| {
-            let names = plan.question.relation.tables();
-            let readable = names.into_iter().filter_map(|name| Some((name, self.policy.readable(name)?)));
-            let opened = readable.map(|(name, table)| {
-                Ok((name.to_owned(), source::open(&table, &self.policy.base_dir, &self.progress)?))
-            });
-            opened.collect::<Result<Tables, Error>>()
-        };
-        plans.iter().map(open).collect()
+    /// Opens each plan's tables. Headers and columns are public, and they are checked before anything is charged.
+    pub(crate) async fn open_tables(&self, plans: &[QueryPlan]) -> Result<Vec<Tables>, Error> {
+        let mut opened = Vec::new();
+        for plan in plans {
+            let mut tables = Tables::new();
+            for name in plan.question.relation.tables() {
+                if let Some(table) = self.policy.readable(name) {
+                    let table = self.engine.open(&table, &self.policy.base_dir, &self.progress).await?;
+                    tables.insert(name.to_owned(), table);
+                }
+            }
+            opened.push(tables);
+        }
+        Ok(opened)
     }
 
     /// Charge, look, add noise, store: the only way from a plan to released numbers. With a release that was stored before

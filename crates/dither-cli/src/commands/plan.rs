@@ -7,7 +7,7 @@ use dither::{Defaults, Explanation, FilePreview, Preview, Session};
 use dither_report::visible;
 
 use crate::args::Plan;
-use crate::commands::session;
+use crate::commands::{elsewhere, session};
 use crate::output;
 
 /// The longest file of questions.
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Plans a question, or a file of them.
 pub async fn run(command: &Plan) -> anyhow::Result<()> {
     let terms = &command.terms;
-    let session = session(&terms.policy, terms.scope.as_deref())?;
+    let session = elsewhere(session(&terms.policy, terms.scope.as_deref())?, &command.elsewhere)?;
     let Some(sql) = &command.sql else {
         return all(command, &session).await;
     };

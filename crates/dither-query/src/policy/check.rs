@@ -129,6 +129,9 @@ fn check_table(name: &str, table: &TablePolicy) -> Result<(), Refusal> {
     }
     let kind =
         Kind::of(&table.source).ok_or_else(|| (path(&["source"]), Problem::Source { path: table.source.clone() }))?;
+    if kind == Kind::Relation && table.csv != CsvPolicy::default() {
+        return Err((path(&["csv"]), Problem::NotFor { what: "a relation of a database".into() }));
+    }
     check_csv(&table.csv, kind).map_err(|(key, problem)| (path(&["csv", key]), problem))?;
     if table.columns.is_empty() {
         return Err((path(&["columns"]), Problem::Empty));
@@ -256,6 +259,7 @@ fn check_reading(column: &ColumnPolicy, kind: Kind, numeric: bool) -> Result<(),
             () if !present => continue,
             () if column.expression.is_some() => "an expression".into(),
             () if kind == Kind::Parquet => "a Parquet file".into(),
+            () if kind == Kind::Relation => "a relation of a database".into(),
             () if !fitting => format!("a column of type {}", column.r#type.name()),
             () => continue,
         };

@@ -363,7 +363,8 @@ impl Problem {
                     .into()
             }
             Self::Source { .. } => {
-                "write the path of a file that ends in .csv, .tsv, .parquet, .csv.gz, .tsv.gz, .csv.zst or .tsv.zst"
+                "write the path of a file that ends in .csv, .tsv, .parquet, .csv.gz, .tsv.gz, .csv.zst or .tsv.zst, \
+                 or a relation as postgres:schema.table"
                     .into()
             }
         }

@@ -38,6 +38,7 @@ pub fn starter(path: impl AsRef<Path>) -> Result<String, PolicyError> {
             let text = |name: String| (name, Some(ColumnType::Text));
             (header.names.into_iter().map(text).collect(), csv)
         }
+        Kind::Relation => return Err(SourceError::Kind { path: path.to_owned() }.into()),
     };
     Ok(write_policy(path, &columns, &csv, kind))
 }
@@ -153,7 +154,7 @@ privacy_unit = ""  # decide: {{ column = "..." }} or "row"
             continue;
         }
         let choices = match kind {
-            Kind::Parquet => "",
+            Kind::Parquet | Kind::Relation => "",
             Kind::Text { .. } => "  # or integer, number, boolean, date, timestamp",
         };
         let _ = writeln!(text, "{} = {{ type = \"{}\" }}{choices}", key(column), found.name());

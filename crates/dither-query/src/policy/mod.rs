@@ -112,7 +112,8 @@ pub struct ScopePolicy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TablePolicy {
-    /// The file, relative to the policy file: `.csv`, `.tsv`, `.parquet`, the first two also as `.gz` or `.zst`.
+    /// The file, relative to the policy file: `.csv`, `.tsv`, `.parquet`, the first two also as `.gz` or `.zst`; or a
+    /// relation of a database, `postgres:schema.table`.
     pub source: PathBuf,
     /// How a delimited text file is written.
     #[serde(default)]

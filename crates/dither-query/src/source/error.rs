@@ -73,6 +73,36 @@ pub enum SourceError {
         /// The path.
         path: PathBuf,
     },
+    /// A table that lies in a database, while no server was named.
+    #[error("{source_name} lies in a database, and no server is named")]
+    Elsewhere {
+        /// The source as the policy writes it.
+        source_name: PathBuf,
+    },
+    /// A table that lies in a file, while a server was named.
+    #[error("{path} is a file, which the server cannot read")]
+    NotElsewhere {
+        /// The path as the policy writes it.
+        path: PathBuf,
+    },
+    /// The server cannot be reached, does not let us in, or is none that can be used.
+    #[error("the server cannot be used: {problem}")]
+    Server {
+        /// What is wrong, without anything that the server said.
+        problem: String,
+        /// What to change.
+        hint: String,
+    },
+    /// A relation that the server does not have, or that may not be read.
+    #[error("{relation} cannot be read: {problem}")]
+    Relation {
+        /// The relation.
+        relation: String,
+        /// What is wrong.
+        problem: &'static str,
+        /// What to change.
+        hint: &'static str,
+    },
     /// The query engine refused the table.
     #[error("the table cannot be planned")]
     Engine {
@@ -93,6 +123,10 @@ impl Explain for SourceError {
             Self::MissingColumn { .. } => "source-missing-column",
             Self::RepeatedColumn { .. } => "source-repeated-column",
             Self::ColumnType { .. } => "source-column-type",
+            Self::Elsewhere { .. } => "source-elsewhere",
+            Self::NotElsewhere { .. } => "source-not-elsewhere",
+            Self::Server { .. } => "source-server",
+            Self::Relation { .. } => "source-relation",
             Self::Engine { .. } => "source-engine",
         }
     }
@@ -113,6 +147,12 @@ impl Explain for SourceError {
             }
             Self::RepeatedColumn { .. } => Some("give the columns of the file different names".into()),
             Self::ColumnType { .. } => Some("change `type` to one that the column can be read as".into()),
+            Self::Elsewhere { .. } => Some("name it: --engine postgres://user@host/database".into()),
+            Self::NotElsewhere { .. } => {
+                Some("leave --engine out, or set `source` to a relation: \"postgres:schema.table\"".into())
+            }
+            Self::Server { hint, .. } => Some(hint.clone()),
+            Self::Relation { hint, .. } => Some((*hint).into()),
             Self::Engine { .. } => None,
         }
     }

@@ -14,9 +14,11 @@
 //! | date | `2026-11-30`, also with a time, which is ignored; or the declared format |
 //! | timestamp | `2026-11-30T12:00:00.5`, also with a space, without the time, or with `Z` or an offset, which is then moved to UTC; or the declared format |
 //!
-//! Parquet columns keep their values where the types agree and follow the same rules otherwise.
+//! Parquet columns keep their values where the types agree and follow the same rules otherwise. So do the columns of a
+//! [`database`], with numbers that are moved to between -2^256 and 2^256, and to zero from within 2^-128 of it.
 
 mod cell;
+pub mod database;
 mod delimited;
 mod error;
 pub(crate) mod file;
@@ -35,6 +37,7 @@ use datafusion::catalog::TableProvider;
 use crate::policy::{ColumnPolicy, ColumnType, TablePolicy};
 
 pub(crate) use cell::moment;
+pub use database::{DatabaseRelation, relation_of};
 pub use error::{ReadError, SourceError};
 
 /// How far the reading of a text file has come. Parquet files are read by the engine and do not move it.
@@ -69,6 +72,7 @@ pub fn open(table: &TablePolicy, base_dir: &Path, progress: &Arc<Progress>) -> R
     let path = base_dir.join(&table.source);
     match Kind::of(&table.source) {
         None => Err(SourceError::Kind { path: table.source.clone() }),
+        Some(Kind::Relation) => Err(SourceError::Elsewhere { source_name: table.source.clone() }),
         Some(Kind::Parquet) => parquet::open(table, path),
         Some(Kind::Text { .. }) => delimited::open(table, path, progress),
     }
@@ -154,6 +158,8 @@ pub(crate) enum Kind {
     },
     /// Apache Parquet.
     Parquet,
+    /// A relation of a database.
+    Relation,
 }
 
 /// How the bytes of a file are compressed.
@@ -167,6 +173,9 @@ pub(crate) enum Compression {
 impl Kind {
     /// The kind of a source, or `None` for URLs and unknown names.
     pub(crate) fn of(source: &Path) -> Option<Self> {
+        if relation_of(source).is_some() {
+            return Some(Self::Relation);
+        }
         let name = source.to_str()?.to_ascii_lowercase();
         if name.contains("://") || name.contains('\0') {
             return None;
@@ -190,7 +199,7 @@ impl Kind {
     pub(crate) fn delimiter(self) -> char {
         match self {
             Self::Text { delimiter, .. } => delimiter,
-            Self::Parquet => ',',
+            Self::Parquet | Self::Relation => ',',
         }
     }
 }
