@@ -5,6 +5,16 @@ use serde::{Deserialize, Serialize};
 use super::activation::Activation;
 
 /// A network without its weights. It is public, and is released with the weights.
+///
+/// ```
+/// use dither_learn::nn::{Activation, Description, Objective};
+///
+/// let text = r#"{"model": "layers", "input": 4, "objective": "number", "layers": [
+///     {"layer": "linear", "outputs": 8}, {"layer": "activation", "function": "tanh"}, {"layer": "linear", "outputs": 1}]}"#;
+/// let description: Description = serde_json::from_str(text)?;
+/// assert_eq!(description, Description::mlp(4, &[8], 1, Activation::Tanh, Objective::Number));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "model", rename_all = "snake_case")]
 pub enum Description {

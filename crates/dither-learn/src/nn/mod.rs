@@ -10,6 +10,11 @@
 //! # What this module does not do
 //! It draws no noise, samples nothing and knows no price. Layers that mix samples do not exist here.
 //!
+//! # Privacy
+//! Taking one sample out of a batch, or adding one, moves the sum of `add_clipped` by the bound of the clipping at most in
+//! the Euclidean norm, up to the rounding of 32 bits where samples are added up. Whoever adds the noise rounds the sum to a
+//! lattice or leaves room for that. What else `add_clipped` returns, losses and norms, is private.
+//!
 //! # Where to start
 //! [`Description`] says what a network looks like, [`Network::new`] builds it.
 

@@ -141,6 +141,22 @@ fn descriptions_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn fields_that_nobody_knows_are_refused() {
+    let parse = |text: &str| serde_json::from_str::<Description>(text);
+    let good =
+        r#"{"model": "layers", "input": 4, "objective": "classes", "layers": [{"layer": "linear", "outputs": 3}]}"#;
+    assert!(parse(good).is_ok());
+    for (from, to) in [
+        (r#""input": 4"#, r#""input": 4, "dropout": 0.1"#),
+        (r#""outputs": 3"#, r#""outputs": 3, "units": 2"#),
+        (r#""layer": "linear""#, r#""layer": "recurrent""#),
+        (r#""model": "layers""#, r#""model": "forest""#),
+    ] {
+        assert!(parse(&good.replace(from, to)).is_err(), "{to}");
+    }
+}
+
+#[test]
 fn descriptions_keep_their_form() {
     for (name, description) in descriptions() {
         let text = serde_json::to_string(&description).unwrap();
