@@ -20,6 +20,7 @@ pub mod optimizer;
 pub mod plan;
 pub mod sampler;
 pub mod session;
+mod tokens;
 pub mod trainer;
 mod warning;
 

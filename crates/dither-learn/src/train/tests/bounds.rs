@@ -144,6 +144,23 @@ async fn tr_07_physical_batches_change_nothing_but_the_last_bits() {
 }
 
 #[tokio::test]
+async fn tr_07_the_divisor_is_public_and_tells_no_size() {
+    for rows in [20, 21] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut setup = Setup::new(folder.path(), 1).with_rows(rows).with_key(5);
+        setup.request.sample = SampleGoal::Rate(1.0);
+        setup.request.noise = NoiseGoal::Multiplier(0.1);
+        let mut model = Scripted::new(1, |batch, sum| sum[0] += 0.999 * (batch.offsets.len() - 1) as f32);
+        setup.run(&mut model, &mut |_| true).await.unwrap();
+        // 200 units are declared. The noise is 0.0005: 0.005 are ten deviations.
+        let mean = -f64::from(model.weights[0]);
+        assert!((mean - 0.999 * rows as f64 / 200.0).abs() < 0.005, "{mean}");
+        // Control: over the size of the sample it is one, whatever that is.
+        assert!((0.999 * rows as f64 / 200.0 - 0.999).abs() > 0.005);
+    }
+}
+
+#[tokio::test]
 async fn tr_08_a_person_with_many_rows_counts_as_one() {
     // The sums of one step at rate 1, without and with a person of 500 rows; the noise is the same and cancels.
     let sum = async |rows_of_the_last: usize| {
