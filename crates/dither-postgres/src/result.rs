@@ -11,10 +11,10 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::error::{DataFusionError, Result};
 
 use crate::expr::{Family, family};
-use crate::wire::Rows;
+use crate::wire::Row;
 
 /// Reads texts as what the plan says they are.
-pub(crate) fn batch(rows: &Rows, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn batch(rows: &[Row], schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = schema.fields().iter().enumerate();
     let columns = columns.map(|(index, field)| column(rows, index, field.data_type())).collect::<Result<_>>()?;
     Ok(RecordBatch::try_new(all_nullable(schema), columns)?)
@@ -30,7 +30,7 @@ fn odd() -> DataFusionError {
     DataFusionError::Execution("a cell is not what the plan says".into())
 }
 
-fn column(rows: &Rows, index: usize, kind: &DataType) -> Result<ArrayRef> {
+fn column(rows: &[Row], index: usize, kind: &DataType) -> Result<ArrayRef> {
     let cells = rows.iter().map(|row| row.get(index).map(Option::as_deref).ok_or_else(odd));
     let cells = cells.collect::<Result<Vec<Option<&str>>>>()?;
     let family = family(kind).map_err(|_| odd())?;
@@ -77,11 +77,11 @@ mod tests {
         ];
         for (kind, text) in kinds {
             let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", kind.clone(), false)]));
-            let good = batch(&vec![vec![Some(text.into())], vec![None]], &schema).unwrap();
+            let good = batch(&[vec![Some(text.into())], vec![None]], &schema).unwrap();
             assert_eq!((good.column(0).null_count(), good.column(0).data_type()), (1, &kind));
-            assert!(batch(&vec![vec![]], &schema).is_err());
+            assert!(batch(&[vec![]], &schema).is_err());
             if kind != DataType::Utf8 {
-                assert!(batch(&vec![vec![Some("x".into())]], &schema).is_err(), "{kind}");
+                assert!(batch(&[vec![Some("x".into())]], &schema).is_err(), "{kind}");
             }
         }
     }

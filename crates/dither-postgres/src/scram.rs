@@ -113,7 +113,7 @@ fn encode(bytes: &[u8]) -> String {
 /// Base64 back to bytes; `None` for what is none.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let letters = text.trim_end_matches('=');
-    if text.len() % 4 != 0 || text.len() - letters.len() > 2 {
+    if !text.len().is_multiple_of(4) || text.len() - letters.len() > 2 {
         return None;
     }
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);

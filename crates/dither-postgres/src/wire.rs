@@ -35,8 +35,10 @@ pub(crate) enum WireError {
     NoPassword,
 }
 
-/// The rows of a statement, each cell a text.
-pub(crate) type Rows = Vec<Vec<Option<String>>>;
+/// A row of a statement, each cell a text.
+pub(crate) type Row = Vec<Option<String>>;
+/// The rows of a statement.
+pub(crate) type Rows = Vec<Row>;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -163,7 +165,7 @@ fn message(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
     kind.into_iter().chain(length).chain(body.iter().copied()).collect()
 }
 
-fn row(body: &mut Reader<'_>) -> Result<Vec<Option<String>>, WireError> {
+fn row(body: &mut Reader<'_>) -> Result<Row, WireError> {
     let cells = body.i16()?;
     (0..cells)
         .map(|_| match usize::try_from(body.i32()?) {

@@ -18,6 +18,9 @@ const PARTS: [&str; 11] =
 const UNITS: [&str; 10] =
     ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"];
 
+/// Capitals, the small letters of each at the same places, and the capitals of which more than one letter is made.
+type Letters = (String, String, Vec<(char, String)>);
+
 impl Scope<'_> {
     pub(super) fn function(&self, function: &ScalarFunction, kind: DataType) -> Result<Written, Refusal> {
         let (name, args) = (function.func.name(), function.args.as_slice());
@@ -172,7 +175,7 @@ impl Scope<'_> {
     /// Each letter as a small one, as the standard library of Rust has them, and both small sigmas as one. The tables of
     /// the server's own languages may be older or newer.
     fn lowered(&self, expr: &Expr) -> Result<String, Refusal> {
-        static LETTERS: LazyLock<(String, String, Vec<(char, String)>)> = LazyLock::new(|| {
+        static LETTERS: LazyLock<Letters> = LazyLock::new(|| {
             let (mut from, mut to, mut longer) = (String::from("ς"), String::from("σ"), Vec::new());
             for letter in '\u{1}'..=char::MAX {
                 let small: String = letter.to_lowercase().collect();
