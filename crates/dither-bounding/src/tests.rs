@@ -210,7 +210,7 @@ fn totals_of_rows_that_are_units_add_up_in_any_cut() {
 /// The padding done by hand is that of the standard, in one block and in several, for every secret and text.
 #[test]
 fn the_keyed_hash_is_sha_256() {
-    let text = vec![b'x'; 200];
+    let text = [b'x'; 200];
     for prefix in ["", SECRET, &SECRET[..50]] {
         let hash = KeyedHash::new(prefix, "row");
         for length in 0..text.len() {

@@ -84,7 +84,7 @@ impl Clinic {
     fn asked(&self, sql: &str, epsilon: &str) -> Child {
         let url = self.server.url("analyst");
         let args = ["query", "-p", "policy.toml", sql, "-e", epsilon, "-f", "json", "--engine", &url];
-        let child = self.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = self.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         for _ in 0..600 {
             let running = "SELECT count(*) FROM pg_stat_activity \
                            WHERE application_name = 'dither' AND wait_event = 'PgSleep'";
@@ -93,6 +93,8 @@ impl Clinic {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
         panic!("the server was never asked");
     }
 }

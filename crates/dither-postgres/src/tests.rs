@@ -500,7 +500,8 @@ async fn se_05_control_what_is_not_rewritten_is_caught() {
     server.sql(TABLES);
     let order = server.sql("SELECT 'a' < 'B', 'a' COLLATE \"C\" < 'B'");
     assert_eq!(order.trim(), "t|f", "the server's own order is not that of bytes");
-    let mutants: [(&str, fn(String) -> String); 4] = [
+    type Change = fn(String) -> String;
+    let mutants: [(&str, Change); 4] = [
         ("collation", |sql| sql.replace(" COLLATE \"C\"", "")),
         ("whole part", |sql| sql.replace("trunc(", "(")),
         ("spelling", |sql| sql.replace("translate(", "concat(")),
@@ -625,7 +626,9 @@ async fn fp_07_numbers_are_read_within_their_ends() {
     let zeros = [("'-0.0'", Some(0.0)), ("'1e-45'", Some(0.0))];
     let wide = [("'1e308'", Some(LARGEST)), ("'-1e308'", Some(-LARGEST)), ("'2.9e-39'", Some(0.0))];
     let wider = [("'1e400'", Some(LARGEST)), ("'-1e131071'", Some(-LARGEST)), ("'1e-400'", Some(0.0))];
-    let numbers: [(&str, Vec<(&'static str, Option<f64>)>); 3] = [
+    // As the server writes it, and as it is read.
+    type Number = (&'static str, Option<f64>);
+    let numbers: [(&str, Vec<Number>); 3] = [
         ("float4", [&all[..], &zeros, &[large]].concat()),
         ("float8", [&all[..], &zeros, &wide, &[("'5e-324'", Some(0.0))]].concat()),
         ("numeric", [&all[..], &zeros, &wide, &wider].concat()),

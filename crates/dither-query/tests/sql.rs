@@ -245,7 +245,7 @@ async fn outcome(case: &Case, policy: &Policy) -> String {
                 .explain_outputs()
                 .into_iter()
                 .map(|output| format!("\n{} | {} | {}", output.measures, output.mechanism, output.l1_sensitivity));
-            let groups = case.expected.contains("\ngroups ").then(|| groups(&plan)).unwrap_or_default();
+            let groups = if case.expected.contains("\ngroups ") { groups(&plan) } else { String::new() };
             format!("planned{}{groups}", lines.collect::<String>())
         }
     }

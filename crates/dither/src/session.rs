@@ -16,7 +16,6 @@ use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
 use dither_query::source::{Progress, Tables, relation_of};
-use futures::future::try_join_all;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
