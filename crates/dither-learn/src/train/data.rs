@@ -11,7 +11,10 @@ use crate::model::{Batch, Inputs, Targets};
 ///
 /// Every row is a function of its own text alone, under rules that were declared before: nothing in it can fail, and no
 /// row changes another.
-#[derive(Debug, Default)]
+///
+/// # Privacy
+/// Rows as they are: there is no `Debug`, and they are never written anywhere.
+#[derive(Default)]
 pub struct Rows {
     /// Numbers or tokens of all rows, row by row.
     pub(crate) numbers: Vec<f32>,
