@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("dither-mechanisms", &["dither-core", "dither-noise"]),
     ("dither-federated", &[CORE, NOISE, "dither-accounting"]),
     ("dither-ledger", &["dither-core", "dither-accounting"]),
-    ("dither-learn", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger"]),
+    ("dither-learn", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-federated", "dither-ledger"]),
     ("dither-query", &[CORE, "dither-bounding", NOISE, "dither-accounting", MECHANISMS]),
     ("dither-postgres", &[CORE, "dither-query"]),
     ("dither-report", &["dither-core"]),

@@ -11,22 +11,25 @@ use crate::model::{Batch, Inputs, Targets};
 ///
 /// Every row is a function of its own text alone, under rules that were declared before: nothing in it can fail, and no
 /// row changes another.
-#[derive(Debug, Default)]
-pub(crate) struct Rows {
+///
+/// # Privacy
+/// Rows as they are: there is no `Debug`, and they are never written anywhere.
+#[derive(Default)]
+pub struct Rows {
     /// Numbers or tokens of all rows, row by row.
-    pub numbers: Vec<f32>,
-    pub tokens: Vec<u32>,
+    pub(crate) numbers: Vec<f32>,
+    pub(crate) tokens: Vec<u32>,
     /// How many numbers or tokens are a row.
-    pub width: usize,
+    pub(crate) width: usize,
     /// How many tokens of a row are real; empty for numbers.
-    pub lengths: Vec<u32>,
+    pub(crate) lengths: Vec<u32>,
     /// A class of each row, or a number; both are empty for language models.
-    pub classes: Vec<u32>,
-    pub targets: Vec<f32>,
+    pub(crate) classes: Vec<u32>,
+    pub(crate) targets: Vec<f32>,
     /// Whose each row is; empty where each row is a unit of its own.
-    pub units: Vec<String>,
+    pub(crate) units: Vec<String>,
     /// How many rows there are.
-    pub count: usize,
+    pub(crate) count: usize,
 }
 
 /// A table that is ready for training.
@@ -96,6 +99,11 @@ impl Table {
 }
 
 impl Rows {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// What a model sees of these rows.
     pub fn inputs(&self, rows: &[u32]) -> Inputs {
         let width = self.width;

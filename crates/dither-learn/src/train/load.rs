@@ -205,11 +205,15 @@ impl Source {
         }
     }
 
-    /// Reads all rows. Call it after the charge.
+    /// Reads all rows. The trainer calls it after the charge.
     ///
     /// # Errors
     /// [`TrainError::Table`] where the files cannot be read; never for what a row holds.
-    pub(crate) fn read(&self) -> Result<Rows, TrainError> {
+    ///
+    /// # Privacy
+    /// None: these are the rows as they are in the file, for which nothing was charged. It is meant for public rows, such as
+    /// the test part of a benchmark.
+    pub fn read(&self) -> Result<Rows, TrainError> {
         let rows = match &self.data {
             Data::Table { file, delimiter, columns, features, label } => {
                 self.lines(file, *delimiter, columns.is_none(), |rows, row| {

@@ -1,0 +1,208 @@
+//! How good a private model is: a job trained several times, each time from a fresh ledger, beside its twin without privacy.
+//!
+//! ```sh
+//! cargo run --release -p dither-learn --example utility -- examples/training/adult.toml --runs 5 --set privacy.epsilon=1
+//! ```
+//!
+//! The test rows are those of `[evaluation]`. They count as public here: they are compared with the predictions directly,
+//! without a charge and without noise. `--set key=value` changes a field of the job. The twin has the same model, the
+//! same samples on average and the same steps, and neither clips nor adds noise; its learning rate is `--twin-rate`, since
+//! a clipped gradient has another length. Noise has no seed by design, so runs of a job differ; twins are seeded by number.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use dither_learn::model::{Batch, Model, Targets};
+use dither_learn::nn::Network;
+use dither_learn::train::data::Rows;
+use dither_learn::train::job::{Job, ModelPart};
+use dither_learn::train::linear::Linear;
+use dither_learn::train::load::{Data, Source};
+use dither_learn::train::optimizer::Optimizer;
+use dither_learn::train::plan::DpPlan;
+use dither_learn::train::session::TrainingSession;
+
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How many rows are predicted at once.
+const PREDICTED: usize = 1000;
+/// How many rows of a twin are handed to the model at once.
+const PHYSICAL: usize = 64;
+
+struct Options {
+    job: PathBuf,
+    runs: u32,
+    twins: u64,
+    twin_rate: Option<f64>,
+    set: Vec<(String, String)>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Fallible<()> {
+    let options = options()?;
+    let folder = tempfile::tempdir()?;
+    let base = std::fs::canonicalize(&options.job)?.parent().unwrap_or(Path::new("/")).to_owned();
+    let written = written(&options, &base)?;
+    let whole = Job::parse(&toml::to_string(&written)?)?;
+    let test_data = &whole.evaluation.as_ref().ok_or("the job has no [evaluation], so no test rows")?.data;
+    let test = Source::open(test_data, &base, None)?.read()?;
+
+    let mut shares = Vec::new();
+    for run in 1..=options.runs {
+        let place = folder.path().join(run.to_string());
+        std::fs::create_dir(&place)?;
+        let mut table = written.clone();
+        table.remove("evaluation");
+        table.insert("run".into(), format!("utility {run}").into());
+        let job = place.join("job.toml");
+        std::fs::write(&job, toml::to_string(&table)?)?;
+        let mut session = TrainingSession::open(&job)?;
+        if run == 1 {
+            print!("{}", session.summary()?);
+        }
+        let start = Instant::now();
+        session.train(false, false, &mut |_| true).await?;
+        let share = right(session.model(), &test)?;
+        println!("private {run}: {:.2} % right, {:.0} s", 100.0 * share, start.elapsed().as_secs_f64());
+        shares.push(share);
+    }
+    summary("private", &shares);
+
+    let mut shares = Vec::new();
+    if options.twins > 0 {
+        let rows = Source::open(&whole.data, &base, whole.unit.column.as_deref())?.read()?;
+        for seed in 1..=options.twins {
+            let start = Instant::now();
+            let share = twin(&whole, &rows, &test, seed, options.twin_rate)?;
+            println!("twin {seed}: {:.2} % right, {:.0} s", 100.0 * share, start.elapsed().as_secs_f64());
+            shares.push(share);
+        }
+    }
+    summary("twin", &shares);
+    Ok(())
+}
+
+/// Trains without privacy. Each row is a sample of its own.
+fn twin(job: &Job, rows: &Rows, test: &Rows, seed: u64, rate: Option<f64>) -> Fallible<f64> {
+    let mut model: Box<dyn Model> = match &job.model {
+        ModelPart::Network { network, .. } => Box::new(Network::new(network, seed)?),
+        _ => Box::new(Linear::new(job.shape().0, job.shape().1)?),
+    };
+    // Sampling and steps are those of the plan; its noise is not used.
+    let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;
+    let mut schedule = job.schedule();
+    schedule.learning_rate = rate.unwrap_or(schedule.learning_rate);
+    let mut optimizer = Optimizer::new(schedule, plan.steps(), model.trainable())?;
+    let mut coins = Coins(seed);
+    for step in 0..plan.steps() {
+        let sample: Vec<u32> = (0..rows.count() as u32).filter(|_| coins.next() < plan.rate().as_f64()).collect();
+        let mut sum = vec![0.0; model.trainable().len()];
+        for chunk in sample.chunks(PHYSICAL) {
+            let (inputs, targets) = (rows.inputs(chunk), rows.targets(chunk));
+            model.add_gradients(&Batch { inputs, targets, offsets: (0..=chunk.len()).collect() }, &mut sum)?;
+        }
+        let divisor = plan.divisor() as f32;
+        optimizer.update(step, model.trainable_mut(), |i| sum[i] / divisor);
+    }
+    let weights = optimizer.result(model.trainable()).to_vec();
+    model.trainable_mut().copy_from_slice(&weights);
+    right(model.as_mut(), test)
+}
+
+/// The share of rows that a model classifies rightly.
+fn right(model: &mut dyn Model, test: &Rows) -> Fallible<f64> {
+    let all: Vec<u32> = (0..test.count() as u32).collect();
+    let mut right = 0;
+    for chunk in all.chunks(PREDICTED) {
+        let Targets::Classes(classes) = test.targets(chunk) else { return Err("the labels are no classes".into()) };
+        let scores = model.predict(&test.inputs(chunk))?;
+        let outputs = scores.len() / classes.len();
+        for (scores, class) in scores.chunks(outputs).zip(classes) {
+            let best = (0..outputs).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+            right += usize::from(best == Some(class as usize));
+        }
+    }
+    Ok(right as f64 / test.count().max(1) as f64)
+}
+
+/// Mean and deviation (over n − 1) in per cent.
+fn summary(name: &str, shares: &[f64]) {
+    if shares.is_empty() {
+        return;
+    }
+    let count = shares.len() as f64;
+    let mean = shares.iter().sum::<f64>() / count;
+    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+    let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
+    println!("{name}: {:.2} ± {:.2} % right, {count} runs", 100.0 * mean, 100.0 * deviation);
+}
+
+/// The job as a table, with its paths made absolute and its fields set.
+fn written(options: &Options, base: &Path) -> Fallible<toml::Table> {
+    let text = std::fs::read_to_string(&options.job).map_err(|error| format!("{}: {error}", options.job.display()))?;
+    let mut table: toml::Table = text.parse()?;
+    for (path, value) in &options.set {
+        let value = format!("value = {value}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("value"));
+        let value = value.ok_or_else(|| format!("--set {path}: write a value as in TOML"))?;
+        let mut part = &mut table;
+        let mut names = path.split('.').peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                part.insert(name.into(), value);
+                break;
+            }
+            part =
+                part.get_mut(name).and_then(|part| part.as_table_mut()).ok_or_else(|| format!("no table in {path}"))?;
+        }
+    }
+    let job = Job::parse(&toml::to_string(&table)?)?;
+    for (data, place) in [(Some(&job.data), "data"), (job.evaluation.as_ref().map(|part| &part.data), "evaluation")] {
+        let names: &[&str] = match data {
+            Some(Data::Images { .. }) => &["images", "labels"],
+            Some(_) => &["file"],
+            None => continue,
+        };
+        let part = table.get_mut(place).and_then(|part| part.as_table_mut());
+        let part = if place == "data" { part } else { part.and_then(|part| part.get_mut("data")?.as_table_mut()) };
+        let Some(part) = part else { continue };
+        for name in names {
+            if let Some(path) = part.get(*name).and_then(|path| path.as_str()) {
+                let path = base.join(path).display().to_string();
+                part.insert((*name).into(), path.into());
+            }
+        }
+    }
+    Ok(table)
+}
+
+fn options() -> Fallible<Options> {
+    const USAGE: &str = "utility JOB [--runs N] [--twins N] [--twin-rate RATE] [--set key=value]…";
+    let mut words = std::env::args().skip(1);
+    let job = words.next().filter(|word| !word.starts_with("--")).ok_or(USAGE)?.into();
+    let mut options = Options { job, runs: 3, twins: 3, twin_rate: None, set: Vec::new() };
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(USAGE)?;
+        match word.as_str() {
+            "--runs" => options.runs = value.parse()?,
+            "--twins" => options.twins = value.parse()?,
+            "--twin-rate" => options.twin_rate = Some(value.parse()?),
+            "--set" => options.set.push(value.split_once('=').map(|(k, v)| (k.into(), v.into())).ok_or(USAGE)?),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    Ok(options)
+}
+
+/// Uniform numbers in [0, 1) from a seed (SplitMix64): for twins, which nothing protects.
+struct Coins(u64);
+
+impl Coins {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) as f64 / 2f64.powi(64)
+    }
+}
