@@ -5,7 +5,8 @@
 //! cargo run --release -p dither-learn --example federated -- examples/training/data 3
 //! ```
 //!
-//! The arguments are the folder with the four files of MNIST and how often to train. 60,000 images go to 10,000 clients
+//! The arguments are the folder with the four files of MNIST, how often to train, and the learning rates of clients and of
+//! those of the twin. 60,000 images go to 10,000 clients
 //! with six each: sorted by digit, cut into shards of three images, two shards for each client. A server is trusted, asks
 //! each client with probability 0.05 in each of 100 rounds, and adds the noise. A client improves a softmax model in three
 //! steps on its own images.
@@ -32,9 +33,8 @@ const RATE: f64 = 0.05;
 const DELTA: f64 = 1e-5;
 const NOISE_MULTIPLIER: f64 = 1.4;
 const CLIP: f64 = 0.3;
-/// Steps of a client on all its images, and their learning rate.
+/// Steps of a client on all its images.
 const LOCAL_STEPS: u32 = 3;
-const LOCAL_RATE: f32 = 0.01;
 
 /// A client with its images.
 struct Holder<'a> {
@@ -42,6 +42,8 @@ struct Holder<'a> {
     /// What the model looks like; its weights are those of the round.
     model: &'a Network,
     own: Vec<u32>,
+    /// The learning rate of its steps.
+    rate: f32,
 }
 
 impl Client for Holder<'_> {
@@ -61,7 +63,7 @@ impl Holder<'_> {
         for _ in 0..LOCAL_STEPS {
             let mut gradient = vec![0.0; global.len()];
             model.add_gradients(&batch, &mut gradient)?;
-            model.trainable_mut().iter_mut().zip(&gradient).for_each(|(weight, g)| *weight -= LOCAL_RATE * g);
+            model.trainable_mut().iter_mut().zip(&gradient).for_each(|(weight, g)| *weight -= self.rate * g);
         }
         Ok(model.trainable().iter().zip(global).map(|(new, old)| new - old).collect())
     }
@@ -69,11 +71,15 @@ impl Holder<'_> {
 
 fn main() -> Fallible<()> {
     let mut words = std::env::args().skip(1);
-    let folder = PathBuf::from(words.next().ok_or("federated FOLDER [RUNS]")?);
+    let folder = PathBuf::from(words.next().ok_or("federated FOLDER [RUNS [RATE [RATE OF THE TWIN]]]")?);
     let runs: u32 = words.next().map_or(Ok(3), |word| word.parse())?;
+    // Clipping holds back large updates, so the twin has a learning rate of its own: each has the best of those tried.
+    let mut rate = |usual: f32| words.next().map_or(Ok(usual), |word| word.parse());
+    let (private_rate, twin_rate) = (rate(0.01)?, rate(0.01)?);
     let (train, test) = (read(&folder, "train")?, read(&folder, "t10k")?);
     let model = Network::new(&Description::softmax(PIXELS, CLASSES), 0)?;
-    let clients = clients(&train, &model);
+    let clients_at = |rate| clients(&train, &model, rate);
+    let (clients, twins) = (clients_at(private_rate), clients_at(twin_rate));
     let settings = Settings {
         dimension: (CLASSES * (PIXELS + 1)) as u32,
         rounds: ROUNDS,
@@ -88,7 +94,7 @@ fn main() -> Fallible<()> {
     let mut source = NoiseSource::from_os()?;
     for run in 1..=runs {
         let private = right(&plan.simulate(&clients, start.clone(), &mut source)?, &test)?;
-        let plain = right(&twin(&clients, start.clone(), &mut source)?, &test)?;
+        let plain = right(&twin(&twins, start.clone(), &mut source)?, &test)?;
         println!("run {run}: {:.2} % right, twin without privacy {:.2} %", 100.0 * private, 100.0 * plain);
     }
     Ok(())
@@ -114,7 +120,7 @@ fn twin(clients: &[Holder<'_>], mut global: Vec<f32>, source: &mut NoiseSource) 
 }
 
 /// Images sorted by digit, cut into shards; each client has two shards that lie far apart in a fixed order.
-fn clients<'a>(rows: &'a Rows, model: &'a Network) -> Vec<Holder<'a>> {
+fn clients<'a>(rows: &'a Rows, model: &'a Network, rate: f32) -> Vec<Holder<'a>> {
     let all: Vec<u32> = (0..rows.count() as u32).collect();
     let mut sorted = all.clone();
     if let Targets::Classes(digits) = rows.targets(&all) {
@@ -124,7 +130,9 @@ fn clients<'a>(rows: &'a Rows, model: &'a Network) -> Vec<Holder<'a>> {
     // 7919 is prime and does not divide the number of shards, so every shard is dealt once.
     let dealt = |place: usize| shards[place * 7919 % shards.len()];
     let count = CLIENTS.min(shards.len() / 2);
-    (0..count).map(|client| Holder { rows, model, own: [dealt(2 * client), dealt(2 * client + 1)].concat() }).collect()
+    (0..count)
+        .map(|client| Holder { rows, model, own: [dealt(2 * client), dealt(2 * client + 1)].concat(), rate })
+        .collect()
 }
 
 fn read(folder: &Path, part: &str) -> Fallible<Rows> {
