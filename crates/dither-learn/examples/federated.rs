@@ -139,7 +139,7 @@ fn read(folder: &Path, part: &str) -> Fallible<Rows> {
     let file = |kind: &str| format!("{part}-{kind}-ubyte").into();
     let (images, labels) = (file("images-idx3"), file("labels-idx1"));
     let data = Data::Images { images, labels, classes: CLASSES as u32, pixels: PIXELS };
-    Ok(Source::open(&data, folder, None)?.read()?)
+    Ok(Source::open(&data, folder, None)?.public_rows()?)
 }
 
 /// The share of images that a model classifies rightly.

@@ -46,7 +46,7 @@ async fn main() -> Fallible<()> {
     let written = written(&options, &base)?;
     let whole = Job::parse(&toml::to_string(&written)?)?;
     let test_data = &whole.evaluation.as_ref().ok_or("the job has no [evaluation], so no test rows")?.data;
-    let test = Source::open(test_data, &base, None)?.read()?;
+    let test = Source::open(test_data, &base, None)?.public_rows()?;
 
     let mut shares = Vec::new();
     for run in 1..=options.runs {
@@ -71,7 +71,7 @@ async fn main() -> Fallible<()> {
 
     let mut shares = Vec::new();
     if options.twins > 0 {
-        let rows = Source::open(&whole.data, &base, whole.unit.column.as_deref())?.read()?;
+        let rows = Source::open(&whole.data, &base, whole.unit.column.as_deref())?.public_rows()?;
         for seed in 1..=options.twins {
             let start = Instant::now();
             let share = twin(&whole, &rows, &test, seed, options.twin_rate)?;

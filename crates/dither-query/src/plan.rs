@@ -19,6 +19,7 @@ use dither_accounting::Cost;
 use dither_accounting::calibrate::gaussian_variance;
 use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
+    Ratio,
 };
 use dither_mechanisms::{Block, Fraction, Gaussian, Laplace, Noise, Quantiles, TableMechanism};
 
@@ -35,7 +36,7 @@ use crate::sql::{self, SqlOptions};
 use blocks::Blocks;
 pub use keys::KeyChoice;
 pub(crate) use keys::words as keys_in_words;
-use shares::{EVEN, split};
+use shares::{EVEN, lowest_terms, split};
 
 /// What is asked, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -527,7 +528,7 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
     let selection_share = if selection == 0 { None } else { shares.last().copied() };
     let (keys, why_keys) = keys::rule(&shape, selection_share, for_keys)?;
     // The blocks are one Gaussian vector: each gets its part of the squared ratio of sensitivity to noise.
-    let weights = shape.weights(2.0 / 3.0);
+    let weights = lowest_terms(shape.weights(2.0 / 3.0));
     let total: u64 = weights.iter().sum();
     let coordinates = shape.measures.iter().map(|measure| shape.coordinates(measure)).sum();
     for _ in 0..8 {
@@ -538,9 +539,12 @@ fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result
             .zip(&weights)
             .map(|(measure, weight)| {
                 let (_, l2) = shape.sensitivity(measure).ok_or_else(too_wide)?;
-                let shared = l2.squared().checked_mul(total.into()).ok_or_else(too_wide)?;
-                let shared = L2Sensitivity::from_squared(shared.div_ceil((*weight).into()));
-                let variance = gaussian_variance(shared, coordinates, together, for_noise).map_err(|e| range(&e))?;
+                let whole =
+                    l2.squared().checked_mul(total.into()).map(L2Sensitivity::from_squared).ok_or_else(too_wide)?;
+                let variance = gaussian_variance(whole, coordinates, together, for_noise).map_err(|e| range(&e))?;
+                // Variances are in proportion to squared sensitivities; the price of all blocks is computed below.
+                let part = variance.numerator().div_ceil(u128::from(*weight));
+                let variance = Ratio::new(part, variance.denominator()).ok_or_else(too_wide)?;
                 let noise = Gaussian::new(l2, variance, shape.coordinates(measure));
                 Ok(Block { width: measure.width(), noise: Noise::Gaussian(noise.map_err(|error| range(&error))?) })
             })

@@ -205,15 +205,22 @@ impl Source {
         }
     }
 
-    /// Reads all rows. The trainer calls it after the charge.
+    /// The rows of a file about nobody, such as the test part of a benchmark.
+    ///
+    /// # Errors
+    /// As training: [`TrainError::Table`] where the file cannot be read.
+    ///
+    /// # Privacy
+    /// None: they are the rows as they are in the file, and nothing is charged.
+    pub fn public_rows(&self) -> Result<Rows, TrainError> {
+        self.read()
+    }
+
+    /// Reads all rows. Call it after the charge.
     ///
     /// # Errors
     /// [`TrainError::Table`] where the files cannot be read; never for what a row holds.
-    ///
-    /// # Privacy
-    /// None: these are the rows as they are in the file, for which nothing was charged. It is meant for public rows, such as
-    /// the test part of a benchmark.
-    pub fn read(&self) -> Result<Rows, TrainError> {
+    pub(crate) fn read(&self) -> Result<Rows, TrainError> {
         let rows = match &self.data {
             Data::Table { file, delimiter, columns, features, label } => {
                 self.lines(file, *delimiter, columns.is_none(), |rows, row| {

@@ -46,6 +46,15 @@ impl Shape {
     }
 }
 
+/// Weights without a common divisor.
+pub(super) fn lowest_terms(weights: Vec<u64>) -> Vec<u64> {
+    fn gcd(a: u64, b: u64) -> u64 {
+        if b == 0 { a } else { gcd(b, a % b) }
+    }
+    let divisor = weights.iter().copied().fold(0, gcd).max(1);
+    weights.into_iter().map(|weight| weight / divisor).collect()
+}
+
 /// Splits an amount of nano-units by weight into parts that add up to it exactly.
 pub(super) fn split(epsilon: Epsilon, weights: &[u64]) -> Result<Vec<Epsilon>, Refusal> {
     let total: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
@@ -70,6 +79,7 @@ mod tests {
         assert_eq!(nanos(1_000_000_000, &[1, 1, 1]), [333_333_334, 333_333_333, 333_333_333]);
         assert_eq!(nanos(1_000_000_000, &[1, 3]), [250_000_000, 750_000_000]);
         assert_eq!(nanos(1_000_003, &[5, 7, 9]).iter().sum::<u64>(), 1_000_003);
+        assert_eq!(lowest_terms(vec![EVEN, 3 * EVEN, 2 * EVEN]), [1, 3, 2]);
         // A part of nothing is refused, not measured without noise.
         assert!(split(Epsilon::from_nanos(1).unwrap(), &[1, 1]).is_err());
     }
