@@ -451,7 +451,7 @@ impl Engine for OperatorAlone {
 
 /// Fifty thousand rows, half of them of one unit, in memory for a fifth of them: pruned, spilled, and the same integers.
 #[tokio::test(flavor = "multi_thread")]
-async fn se_05_pruning_and_spilling_change_no_bit() {
+async fn se_05_and_tm_03_pruning_and_spilling_change_no_bit() {
     let mut random = Random(17);
     let table: Vec<Row> = (0..50_000)
         .map(|index| Row {
