@@ -38,6 +38,14 @@ pub fn unfinished(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Tables lie in the examples and among the tests that read them. One anywhere else was left behind by a measurement.
+pub fn tables(tree: &Tree) -> Vec<Finding> {
+    let table = |path: &&String| [".csv", ".tsv", ".parquet", ".gz", ".zst"].iter().any(|end| path.ends_with(end));
+    let stray = |path: &&String| !path.starts_with("examples/") && !path.contains("/tests/");
+    let found = tree.paths.iter().filter(table).filter(stray);
+    found.map(|path| Finding::fail(path, "a table outside of examples and tests")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Weight, failures};
@@ -60,5 +68,12 @@ mod tests {
     fn leftovers_are_found() {
         let text = "fn a() { todo!(\"later\") }\nfn b() { dbg!(1); }\n// todo!\nlet s = \"unimplemented!\";";
         assert_eq!(failures(unfinished, &Tree::of(&[("crates/dither/src/a.rs", text)])).len(), 2);
+    }
+
+    #[test]
+    fn tables_that_were_left_behind_are_found() {
+        let found = |path: &str| failures(tables, &Tree::of(&[(path, "")])).len();
+        assert_eq!(["visits.csv", "crates/dither/a.parquet"].map(found), [1, 1]);
+        assert_eq!(["examples/hospital/stays.csv.gz", "crates/dither/tests/a.csv", "README.md"].map(found), [0, 0, 0]);
     }
 }

@@ -31,6 +31,7 @@ const RULES: &[(&str, Rule)] = &[
     ("mechanisms", gate::mechanisms),
     ("length", files::length),
     ("unfinished", files::unfinished),
+    ("tables", files::tables),
     ("paths", documents::paths),
     ("links", documents::links),
     ("invariants", invariants::check),
