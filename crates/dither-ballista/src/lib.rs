@@ -1,0 +1,1 @@
+//! The portable half on an Apache DataFusion Ballista cluster.
