@@ -304,6 +304,12 @@ async fn sq_relations() {
     run(include_str!("sql/relations.txt"), RELATIONS).await;
 }
 
+/// Questions on which other systems fail, by the number of the report where it is known.
+#[tokio::test]
+async fn sq_asks() {
+    run(include_str!("sql/asks.txt"), RELATIONS).await;
+}
+
 #[tokio::test]
 async fn sq_key_sets() {
     let folder = tempfile::tempdir().unwrap();
