@@ -87,7 +87,10 @@ async fn main() -> Fallible<()> {
 fn twin(job: &Job, rows: &Rows, test: &Rows, seed: u64, rate: Option<f64>) -> Fallible<f64> {
     let mut model: Box<dyn Model> = match &job.model {
         ModelPart::Network { network, .. } => Box::new(Network::new(network, seed)?),
-        _ => Box::new(Linear::new(job.shape().0, job.shape().1)?),
+        _ => {
+            let (inputs, outputs) = job.shape(Path::new(""))?;
+            Box::new(Linear::new(inputs, outputs)?)
+        }
     };
     // Sampling and steps are those of the plan; its noise is not used.
     let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;

@@ -93,3 +93,45 @@ fn sigmoid(x: f32) -> f32 {
 fn tanh(x: f32) -> f32 {
     1.0 - 2.0 / (exp(2.0 * x) + 1.0)
 }
+
+/// silu(gate)·up, where every position has `hidden` numbers of the gate and then as many of the other (SwiGLU).
+///
+/// # References
+/// Shazeer, *GLU Variants Improve Transformer* (2020).
+pub(crate) fn gated(inputs: &[f32], hidden: usize) -> Vec<f32> {
+    let mut outputs = vec![0.0; inputs.len() / 2];
+    wide(
+        #[inline(always)]
+        || {
+            for (out, row) in outputs.chunks_exact_mut(hidden).zip(inputs.chunks_exact(2 * hidden)) {
+                let (gate, up) = row.split_at(hidden);
+                for ((y, &gate), &up) in out.iter_mut().zip(gate).zip(up) {
+                    *y = gate * sigmoid(gate) * up;
+                }
+            }
+        },
+    );
+    outputs
+}
+
+/// The gradient of the inputs of [`gated`].
+pub(crate) fn gated_back(inputs: &[f32], gradients: &[f32], hidden: usize) -> Vec<f32> {
+    let mut back = vec![0.0; inputs.len()];
+    wide(
+        #[inline(always)]
+        || {
+            let rows = inputs.chunks_exact(2 * hidden).zip(gradients.chunks_exact(hidden));
+            for (back, (row, g)) in back.chunks_exact_mut(2 * hidden).zip(rows) {
+                let ((gate, up), (to_gate, to_up)) = (row.split_at(hidden), back.split_at_mut(hidden));
+                for (((&x, &up), &g), (to_gate, to_up)) in
+                    gate.iter().zip(up).zip(g).zip(to_gate.iter_mut().zip(to_up))
+                {
+                    let y = sigmoid(x);
+                    *to_gate = g * up * (y + x * y * (1.0 - y));
+                    *to_up = g * x * y;
+                }
+            }
+        },
+    );
+    back
+}

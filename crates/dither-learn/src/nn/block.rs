@@ -1,11 +1,12 @@
 //! One block of a transformer: attention, then two linear layers, each with a way round.
 
-use super::activation::Activation;
+use super::activation::{Activation, gated, gated_back};
 use super::attention::Attention;
 use super::description::{Lora, Target};
 use super::linear::{Hidden, Linear};
 use super::norm::{Norm, Normalised};
 use super::parameters::{Builder, Parameters, Start};
+use super::rotary::Rotary;
 use super::simd::{add_scaled, wide};
 use super::spans::Spans;
 use super::tape::Tape;
@@ -18,9 +19,13 @@ pub struct Block {
     norms: [Norm; 2],
     /// Queries, keys and values side by side.
     inward: Linear,
+    rotary: Option<Rotary>,
     attention: Attention,
     output: Linear,
+    /// With a gate, that stands before the others.
     up: Linear,
+    /// Whether silu(gate)·up comes between the two layers, and not GELU.
+    gated: bool,
     down: Linear,
 }
 
@@ -34,6 +39,19 @@ pub struct Form {
     pub causal: bool,
     pub before: bool,
     pub epsilon: f64,
+    pub kind: Kind,
+}
+
+/// What families of transformers differ in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Layers with constants, LayerNorm, GELU; positions come from a table.
+    Classic,
+    /// Layers without constants, RMSNorm, SwiGLU; queries and keys are turned by their position.
+    Llama {
+        /// The base of the angles.
+        base: f64,
+    },
 }
 
 /// Names of the parts of a block.
@@ -42,6 +60,8 @@ pub struct Names {
     /// Queries, keys, values.
     pub inward: [String; 3],
     pub output: String,
+    /// Used where there is one.
+    pub gate: String,
     pub up: String,
     pub down: String,
     pub norms: [String; 2],
@@ -71,32 +91,49 @@ impl Block {
         let narrow = form.groups * attention.width;
         let [query, key, value] = names.inward.clone();
         let inward = [(query, width), (key, narrow), (value, narrow)];
+        let classic = form.kind == Kind::Classic;
         let mut linear =
-            |inputs, parts: &[(String, usize)]| Linear::new(builder, inputs, parts, true, trainable, DEVIATION);
+            |inputs, parts: &[(String, usize)]| Linear::new(builder, inputs, parts, classic, trainable, DEVIATION);
         let mut inward = linear(width, &inward);
         let mut output = linear(width, &[(names.output.clone(), width)]);
-        let mut up = linear(width, &[(names.up.clone(), hidden)]);
+        let gate = [(names.gate.clone(), hidden), (names.up.clone(), hidden)];
+        let mut up = linear(width, &gate[usize::from(classic)..]);
+        let first = up.outputs - hidden;
         let mut down = linear(hidden, &[(names.down.clone(), width)]);
-        let norms = names.norms.map(|name| Norm::new(builder, &name, width, true, trainable, form.epsilon));
+        let norms = names.norms.map(|name| Norm::new(builder, &name, width, classic, trainable, form.epsilon));
         for target in lora.iter().flat_map(|lora| &lora.targets) {
             let (linear, name, columns) = match target {
                 Target::Query => (&mut inward, &names.inward[0], 0..width),
                 Target::Key => (&mut inward, &names.inward[1], width..width + narrow),
                 Target::Value => (&mut inward, &names.inward[2], width + narrow..width + 2 * narrow),
                 Target::Output => (&mut output, &names.output, 0..width),
-                Target::Up => (&mut up, &names.up, 0..hidden),
+                Target::Gate => (&mut up, &names.gate, 0..first),
+                Target::Up => (&mut up, &names.up, first..first + hidden),
                 Target::Down => (&mut down, &names.down, 0..width),
             };
             if let Some(lora) = lora {
                 linear.adapt(builder, name, columns, lora.rank, (lora.alpha / lora.rank as f64) as f32);
             }
         }
-        Self { before: form.before, norms, inward, attention, output, up, down }
+        let rotary = match form.kind {
+            Kind::Classic => None,
+            Kind::Llama { base } => Some(Rotary { base, width: attention.width }),
+        };
+        Self { before: form.before, norms, inward, rotary, attention, output, up, gated: !classic, down }
+    }
+
+    /// Queries and keys, which come first in a position, turned forward or back by it.
+    fn turn(&self, inward: &mut [f32], sequences: &Spans, back: bool) {
+        if let Some(rotary) = &self.rotary {
+            let heads = self.attention.heads + self.attention.groups;
+            rotary.turn(inward, self.attention.inputs(), heads, sequences, back);
+        }
     }
 
     pub fn forward(&self, parameters: &Parameters, x: Vec<f32>, sequences: &Spans) -> (Vec<f32>, Saved) {
         let (x, around, early) = self.enter(0, parameters, x);
-        let (inward, hidden) = self.inward.forward(parameters, &x);
+        let (mut inward, hidden) = self.inward.forward(parameters, &x);
+        self.turn(&mut inward, sequences, false);
         let (mixed, weights) = self.attention.forward(&inward, sequences);
         let (mut y, output_hidden) = self.output.forward(parameters, &mixed);
         add(&mut y, around.as_ref().unwrap_or(&x));
@@ -105,7 +142,10 @@ impl Block {
 
         let (y, around, early) = self.enter(1, parameters, y);
         let (activation, up_hidden) = self.up.forward(parameters, &y);
-        let active = Activation::Gelu.forward(&activation);
+        let active = match self.gated {
+            true => gated(&activation, self.down.inputs),
+            false => Activation::Gelu.forward(&activation),
+        };
         let (mut z, down_hidden) = self.down.forward(parameters, &active);
         add(&mut z, around.as_ref().unwrap_or(&y));
         let up = (kept(&self.up, y), up_hidden);
@@ -171,7 +211,10 @@ impl Block {
         };
         let around = g.clone();
         let mut g = self.down.backward(parameters, saved.down, g, spans, tape, true);
-        Activation::Gelu.backward(&saved.activation, &mut g);
+        match self.gated {
+            true => g = gated_back(&saved.activation, &g, self.down.inputs),
+            false => Activation::Gelu.backward(&saved.activation, &mut g),
+        }
         let mut g = self.up.backward(parameters, saved.up, g, spans, tape, true);
         if let Some(second) = second {
             g = norm(1, second, g, tape, true);
@@ -185,7 +228,8 @@ impl Block {
         let around = if wanted { g.clone() } else { Vec::new() };
         let g = self.output.backward(parameters, saved.output, g, spans, tape, true);
         let (inward, weights) = saved.attention;
-        let g = self.attention.backward(&inward, &weights, &g, sequences);
+        let mut g = self.attention.backward(&inward, &weights, &g, sequences);
+        self.turn(&mut g, sequences, true);
         let norm_learns = self.before && self.norms[0].gamma.layer.is_some();
         let mut g = self.inward.backward(parameters, saved.inward, g, spans, tape, wanted || norm_learns);
         if let Some(first) = first.filter(|_| wanted || norm_learns) {

@@ -24,6 +24,8 @@ pub enum Description {
     Encoder(Encoder),
     /// A transformer that predicts the next token.
     Decoder(Decoder),
+    /// The same, of the Llama family.
+    Llama(Llama),
 }
 
 /// Layers one after the other, between numbers of a row and scores.
@@ -171,6 +173,33 @@ pub struct Decoder {
     pub train: Train,
 }
 
+/// A transformer of the Llama family: rotary positions, RMSNorm before each half of a block, SwiGLU, no constants, and a
+/// head that shares its weights with the table of tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Llama {
+    /// How many tokens there are.
+    pub vocabulary: usize,
+    /// How long a text may be.
+    pub positions: usize,
+    /// Width of a position.
+    pub width: usize,
+    /// Blocks.
+    pub blocks: usize,
+    /// Heads of queries; a divisor of the width, which leaves an even number.
+    pub heads: usize,
+    /// Heads of keys and values; a divisor of the heads.
+    pub groups: usize,
+    /// Width between the linear layers after attention.
+    pub hidden: usize,
+    /// The base of the angles of positions.
+    pub rotary_base: f64,
+    /// What is added to mean squares before the root.
+    pub epsilon: f64,
+    /// Which weights are trained; a head alone there is not.
+    pub train: Train,
+}
+
 /// Which weights of a transformer are trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -207,6 +236,8 @@ pub enum Target {
     Value,
     /// The output of attention.
     Output,
+    /// What the first of those that follow attention is multiplied with; of the Llama family only.
+    Gate,
     /// The first of the two that follow attention.
     Up,
     /// The second.
@@ -244,6 +275,32 @@ impl Description {
         let layers = vec![conv(16, 8, 3), relu, pool, conv(32, 4, 0), relu, pool, linear(32), relu, linear(classes)];
         let input = Input::Image { channels: 1, height: 28, width: 28 };
         Self::Layers(Layers { input, layers, objective: Objective::Classes })
+    }
+
+    /// SmolLM2-135M, for texts of at most so many tokens.
+    pub fn smollm2(positions: usize, train: Train) -> Self {
+        Self::Llama(Llama {
+            vocabulary: 49152,
+            positions,
+            width: 576,
+            blocks: 30,
+            heads: 9,
+            groups: 3,
+            hidden: 1536,
+            rotary_base: 1e5,
+            epsilon: 1e-5,
+            train,
+        })
+    }
+
+    /// Which weights are trained, of a transformer.
+    pub(crate) fn train(&self) -> Option<&Train> {
+        match self {
+            Self::Layers(_) => None,
+            Self::Encoder(encoder) => Some(&encoder.train),
+            Self::Decoder(decoder) => Some(&decoder.train),
+            Self::Llama(llama) => Some(&llama.train),
+        }
     }
 
     /// The encoder of all-MiniLM-L6-v2, with so many scores.

@@ -64,6 +64,9 @@ impl Network {
             Description::Decoder(decoder) => {
                 (Body::Transformer(Transformer::decoder(&mut builder, decoder)?.into()), None, decoder.vocabulary)
             }
+            Description::Llama(llama) => {
+                (Body::Transformer(Transformer::llama(&mut builder, llama)?.into()), None, llama.vocabulary)
+            }
         };
         if objective == Some(Objective::Number) && outputs != 1 {
             return Err(NetworkError::Description(format!("a number has one score, and there are {outputs}")));
@@ -80,6 +83,21 @@ impl Network {
     /// What it looks like.
     pub fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// Rows × tokens: scores of what comes after each row, of a network that predicts the next token.
+    ///
+    /// # Errors
+    /// Another network, or inputs that do not fit.
+    pub fn next_token(&self, inputs: &Inputs) -> Result<Vec<f32>, NetworkError> {
+        self.rows(inputs)?;
+        let (Body::Transformer(body), None, Inputs::Tokens { ids, length, lengths }) =
+            (&self.body, self.objective, inputs)
+        else {
+            return Err(NetworkError::Batch("the network predicts no next token"));
+        };
+        let rows = ids.chunks(PREDICTED * length).zip(lengths.chunks(PREDICTED));
+        Ok(rows.flat_map(|(ids, real)| body.next(&self.parameters, &Packed::new(ids, *length, real))).collect())
     }
 
     /// One pass forward and back. Returns the loss of every sample.

@@ -1,7 +1,7 @@
 //! Encoders that classify texts, and decoders that continue them.
 
-use super::block::{Block, DEVIATION, Form, Names, Saved};
-use super::description::{Decoder, Encoder, Lora, Train};
+use super::block::{Block, DEVIATION, Form, Kind, Names, Saved};
+use super::description::{Decoder, Encoder, Llama, Lora, Target, Train};
 use super::error::NetworkError;
 use super::feedforward::MOST_WEIGHTS;
 use super::linear::Linear;
@@ -19,7 +19,8 @@ pub struct Transformer {
     width: usize,
     vocabulary: usize,
     tokens: Slot,
-    places: Slot,
+    /// A table of positions, unless blocks see them in another way.
+    places: Option<Slot>,
     /// Kinds of segments, of which only the first is used.
     kinds: Option<Slot>,
     blocks: Vec<Block>,
@@ -66,22 +67,27 @@ impl Transformer {
             builder.tensor(format!("embeddings.{name}_embeddings.weight"), &[rows, width], all, DEVIATION)
         };
         let tokens = table(builder, "word", vocabulary);
-        let places = table(builder, "position", positions);
+        let places = Some(table(builder, "position", positions));
         let kinds = Some(table(builder, "token_type", 2));
         let epsilon = 1e-12;
         let norm = Norm::new(builder, "embeddings.LayerNorm", width, true, all, epsilon);
-        let form = Form { width, heads, groups: heads, hidden, causal: false, before: false, epsilon };
+        let (kind, causal, before) = (Kind::Classic, false, false);
+        let form = Form { width, heads, groups: heads, hidden, causal, before, epsilon, kind };
         let names = |block: usize| {
             let name = |part: &str| format!("encoder.layer.{block}.{part}");
             Names {
                 inward: ["query", "key", "value"].map(|part| name(&format!("attention.self.{part}"))),
                 output: name("attention.output.dense"),
+                gate: String::new(),
                 up: name("intermediate.dense"),
                 down: name("output.dense"),
                 norms: [name("attention.output.LayerNorm"), name("output.LayerNorm")],
             }
         };
         let lora = lora(&description.train);
+        if lora.is_some_and(|lora| lora.targets.contains(&Target::Gate)) {
+            return Err(NetworkError::Description(NO_GATE.into()));
+        }
         let blocks = (0..blocks).map(|block| Block::new(builder, form, names(block), all, lora)).collect();
         let part = [("classifier".to_owned(), outputs)];
         let head = Some(Linear::new(builder, width, &part, true, true, Start::fan_in(width)));
@@ -92,48 +98,82 @@ impl Transformer {
     pub fn decoder(builder: &mut Builder, description: &Decoder) -> Result<Self, NetworkError> {
         let Decoder { vocabulary, positions, width, blocks, heads, groups, hidden, .. } = *description;
         let groups = groups.unwrap_or(heads);
-        check(
-            &[vocabulary, positions, width, blocks, heads, groups, hidden],
-            heads,
-            groups,
-            width,
-            &description.train,
-        )?;
-        if description.train == Train::Head {
-            let text = "the head of a decoder is its table of tokens: train `all`, or `lora` adapters";
-            return Err(NetworkError::Description(text.into()));
-        }
+        let sizes = [vocabulary, positions, width, blocks, heads, groups, hidden];
+        check(&sizes, heads, groups, width, &description.train)?;
         let all = description.train == Train::All;
         let tokens = builder.tensor("wte.weight", &[vocabulary, width], all, DEVIATION);
-        let places = builder.tensor("wpe.weight", &[positions, width], all, DEVIATION);
-        let epsilon = 1e-5;
-        let form = Form { width, heads, groups, hidden, causal: true, before: true, epsilon };
+        let places = Some(builder.tensor("wpe.weight", &[positions, width], all, DEVIATION));
+        let (epsilon, kind) = (1e-5, Kind::Classic);
+        let form = Form { width, heads, groups, hidden, causal: true, before: true, epsilon, kind };
         let names = |block: usize| {
             let name = |part: &str| format!("h.{block}.{part}");
             Names {
                 inward: ["q", "k", "v"].map(|part| name(&format!("attn.{part}_proj"))),
                 output: name("attn.out_proj"),
+                gate: String::new(),
                 up: name("mlp.c_fc"),
                 down: name("mlp.c_proj"),
                 norms: [name("ln_1"), name("ln_2")],
             }
         };
-        let lora = lora(&description.train);
+        let sizes = [positions, vocabulary, blocks];
+        Self::causal(builder, form, sizes, (tokens, places), names, "ln_f", &description.train)
+    }
+
+    pub fn llama(builder: &mut Builder, description: &Llama) -> Result<Self, NetworkError> {
+        let Llama { vocabulary, positions, width, blocks, heads, groups, hidden, rotary_base: base, epsilon, .. } =
+            *description;
+        let sizes = [vocabulary, positions, width, blocks, heads, groups, hidden];
+        check(&sizes, heads, groups, width, &description.train)?;
+        let refuse = |text: &str| Err(NetworkError::Description(text.into()));
+        if !(width / heads).is_multiple_of(2) {
+            return refuse("a head has an odd width, so its numbers are no pairs");
+        }
+        if !(1.0..=1e9).contains(&base) || !(1e-12..=1.0).contains(&epsilon) {
+            return refuse("rotary_base is between 1 and 1e9, and epsilon between 1e-12 and 1");
+        }
+        let all = description.train == Train::All;
+        let tokens = builder.tensor("model.embed_tokens.weight", &[vocabulary, width], all, DEVIATION);
+        let form = Form { width, heads, groups, hidden, causal: true, before: true, epsilon, kind: Kind::Llama { base } };
+        let names = |block: usize| {
+            let name = |part: &str| format!("model.layers.{block}.{part}");
+            Names {
+                inward: ["q", "k", "v"].map(|part| name(&format!("self_attn.{part}_proj"))),
+                output: name("self_attn.o_proj"),
+                gate: name("mlp.gate_proj"),
+                up: name("mlp.up_proj"),
+                down: name("mlp.down_proj"),
+                norms: [name("input_layernorm"), name("post_attention_layernorm")],
+            }
+        };
+        let sizes = [positions, vocabulary, blocks];
+        Self::causal(builder, form, sizes, (tokens, None), names, "model.norm", &description.train)
+    }
+
+    /// Blocks and the last norm of a network that predicts the next token.
+    fn causal(
+        builder: &mut Builder,
+        form: Form,
+        [positions, vocabulary, blocks]: [usize; 3],
+        (tokens, places): (Slot, Option<Slot>),
+        names: impl Fn(usize) -> Names,
+        norm: &str,
+        train: &Train,
+    ) -> Result<Self, NetworkError> {
+        if *train == Train::Head {
+            let text = "the head of a decoder is its table of tokens: train `all`, or `lora` adapters";
+            return Err(NetworkError::Description(text.into()));
+        }
+        let (all, lora) = (*train == Train::All, lora(train));
+        let classic = form.kind == Kind::Classic;
+        if classic && lora.is_some_and(|lora| lora.targets.contains(&Target::Gate)) {
+            return Err(NetworkError::Description(NO_GATE.into()));
+        }
         let blocks = (0..blocks).map(|block| Block::new(builder, form, names(block), all, lora)).collect();
-        let norm = Norm::new(builder, "ln_f", width, true, all, epsilon);
-        Ok(Self {
-            positions,
-            width,
-            vocabulary,
-            tokens,
-            places,
-            kinds: None,
-            blocks,
-            norm,
-            head: None,
-            all,
-            deep: true,
-        })
+        let norm = Norm::new(builder, norm, form.width, classic, all, form.epsilon);
+        let width = form.width;
+        let (kinds, head, deep) = (None, None, true);
+        Ok(Self { positions, width, vocabulary, tokens, places, kinds, blocks, norm, head, all, deep })
     }
 
     /// Scores of all rows, or of a decoder the loss of each.
@@ -153,6 +193,18 @@ impl Transformer {
                 self.next_token(&mut scores, rows, &vec![1.0; rows.sequences.len()])
             }
         }
+    }
+
+    /// The scores of what comes after the last token of every row; of a network that predicts the next token only.
+    pub fn next(&self, parameters: &Parameters, rows: &Packed) -> Vec<f32> {
+        let mut x = self.embed(parameters, rows);
+        for block in &self.blocks {
+            x = block.forward(parameters, x, &rows.sequences).0;
+        }
+        let last = |span: std::ops::Range<usize>| (span.end - 1) * self.width..span.end * self.width;
+        let ends: Vec<f32> = rows.sequences.iter().flat_map(|span| x[last(span)].iter().copied()).collect();
+        let (ends, _) = self.norm.forward(parameters, ends);
+        multiply(&view(&ends, self.width), &view(parameters.get(self.tokens), self.width).t())
     }
 
     /// Forward and back. Of an encoder `loss` turns scores of rows into their gradients and returns losses; of a decoder
@@ -228,7 +280,9 @@ impl Transformer {
         if let Some(norm) = norm {
             g = self.norm.backward(parameters, norm, g, spans, tape, true);
         }
-        tape.lookup(self.places, &rows.places, g.clone(), spans);
+        if let Some(places) = self.places {
+            tape.lookup(places, &rows.places, g.clone(), spans);
+        }
         if let Some(kinds) = self.kinds {
             tape.lookup(kinds, &vec![0; rows.ids.len()], g.clone(), spans);
         }
@@ -240,7 +294,7 @@ impl Transformer {
 
     /// Tokens plus places; a token that does not exist is not a number.
     fn embed(&self, parameters: &Parameters, rows: &Packed) -> Vec<f32> {
-        let (tokens, places) = (parameters.get(self.tokens), parameters.get(self.places));
+        let (tokens, places) = (parameters.get(self.tokens), self.places.map(|places| parameters.get(places)));
         let kind = self.kinds.map(|kinds| &parameters.get(kinds)[..self.width]);
         let mut out = Vec::with_capacity(rows.ids.len() * self.width);
         for (&id, &place) in rows.ids.iter().zip(&rows.places) {
@@ -249,8 +303,13 @@ impl Transformer {
                 out.extend(std::iter::repeat_n(f32::NAN, self.width));
                 continue;
             };
-            let place = &places[place as usize * self.width..][..self.width];
-            out.extend(token.iter().zip(place).map(|(token, place)| token + place));
+            match places {
+                Some(places) => {
+                    let place = &places[place as usize * self.width..][..self.width];
+                    out.extend(token.iter().zip(place).map(|(token, place)| token + place));
+                }
+                None => out.extend_from_slice(token),
+            }
             if let Some(kind) = kind {
                 let end = out.len() - self.width;
                 out[end..].iter_mut().zip(kind).for_each(|(x, kind)| *x += kind);
@@ -299,6 +358,8 @@ impl Transformer {
         rows.sequences.iter().map(mean).collect()
     }
 }
+
+const NO_GATE: &str = "only networks of the Llama family have a gate";
 
 fn lora(train: &Train) -> Option<&Lora> {
     match train {

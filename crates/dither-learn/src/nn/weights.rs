@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::description::{Description, Lora, Train};
 use super::error::NetworkError;
+use super::gguf::Gguf;
 use super::images::transpose;
 use super::network::Network;
 use crate::model::Layer;
@@ -70,18 +71,38 @@ impl Network {
         Ok(AdapterFiles { weights, config: format!("{config:#}\n") })
     }
 
-    /// Takes every weight that a file of safetensors has, and returns the names of those that it lacks. Tensors that this
-    /// network has no place for are left alone.
+    /// Takes every weight that a file has, safetensors or GGUF, and returns the names of those that it lacks. Tensors that
+    /// this network has no place for are left alone.
     ///
     /// # Errors
-    /// Not such a file, or a tensor of another shape or type, or with a number that is not finite. Then nothing changes.
+    /// Not such a file, a tensor of another shape or type, or with a number that is not finite; a GGUF file of another
+    /// network. Then nothing changes.
     pub fn import(&mut self, file: &[u8]) -> Result<Vec<String>, NetworkError> {
+        if Gguf::is(file) {
+            let gguf = Gguf::read(file)?;
+            gguf.fits(self.description())?;
+            return self.take(|layer| gguf.tensor(&layer.name, &layer.shape));
+        }
         let tensors = SafeTensors::deserialize(file).map_err(|error| NetworkError::Weights(error.to_string()))?;
+        self.take(|layer| {
+            let found = PREFIXES.iter().find_map(|prefix| tensors.tensor(&format!("{prefix}{}", layer.name)).ok());
+            found.map(|tensor| read(layer, &tensor)).transpose()
+        })
+    }
+
+    /// Takes every tensor that is found, all of them or none.
+    fn take(
+        &mut self,
+        find: impl Fn(&Layer) -> Result<Option<Vec<f32>>, NetworkError>,
+    ) -> Result<Vec<String>, NetworkError> {
         let (mut taken, mut missing) = (BTreeMap::new(), Vec::new());
         for (layer, _) in self.parameters.tensors() {
-            let found = PREFIXES.iter().find_map(|prefix| tensors.tensor(&format!("{prefix}{}", layer.name)).ok());
-            match found {
-                Some(tensor) => drop(taken.insert(layer.name.clone(), read(layer, &tensor)?)),
+            match find(layer)? {
+                Some(values) if values.iter().any(|number| !number.is_finite()) => {
+                    let text = format!("{} has a number that is not finite", layer.name);
+                    return Err(NetworkError::Weights(text));
+                }
+                Some(values) => drop(taken.insert(layer.name.clone(), values)),
                 None => missing.push(layer.name.clone()),
             }
         }
@@ -94,16 +115,9 @@ impl Network {
     }
 
     fn lora(&self) -> Option<&Lora> {
-        match self.description() {
-            Description::Encoder(encoder) => match &encoder.train {
-                Train::Lora(lora) => Some(lora),
-                _ => None,
-            },
-            Description::Decoder(decoder) => match &decoder.train {
-                Train::Lora(lora) => Some(lora),
-                _ => None,
-            },
-            Description::Layers(_) => None,
+        match self.description().train() {
+            Some(Train::Lora(lora)) => Some(lora),
+            _ => None,
         }
     }
 }
@@ -141,9 +155,6 @@ fn read(layer: &Layer, tensor: &TensorView<'_>) -> Result<Vec<f32>, NetworkError
     }
     let (words, _) = tensor.data().as_chunks::<4>();
     let numbers: Vec<f32> = words.iter().map(|word| f32::from_le_bytes(*word)).collect();
-    if numbers.iter().any(|number| !number.is_finite()) {
-        return Err(NetworkError::Weights(format!("{name} has a number that is not finite")));
-    }
     Ok(match layer.shape[..] {
         [_, height, width, inputs] => transpose(&numbers, inputs, height * width),
         _ => numbers,

@@ -348,19 +348,22 @@ impl Job {
         }]
     }
 
-    /// How many inputs and outputs the model has.
-    pub fn shape(&self) -> (usize, usize) {
+    /// How many inputs and outputs the model has. Paths are relative to `base`.
+    ///
+    /// # Errors
+    /// A vocabulary that cannot be read.
+    pub fn shape(&self, base: &Path) -> Result<(usize, usize), TrainError> {
         let outputs = |label: &Label| match label {
             Label::Class { classes, .. } => classes.len(),
             Label::Number { .. } => 1,
         };
-        match &self.data {
+        Ok(match &self.data {
             Data::Table { features, label, .. } => (features.iter().map(|f| f.width()).sum(), outputs(label)),
-            Data::Text { tokens, label, .. } => {
-                let count = tokens.count() as usize;
+            Data::Text { tokens, length, label, .. } => {
+                let count = tokens.open(base, *length)?.count() as usize;
                 (count, label.as_ref().map_or(count, outputs))
             }
             Data::Images { classes, pixels, .. } => (*pixels, *classes as usize),
-        }
+        })
     }
 }

@@ -9,7 +9,7 @@ use crate::train::data::Rows;
 use crate::train::error::TrainError;
 use crate::train::key::unusable;
 use crate::train::lines::{Lines, cells, open};
-pub use crate::train::tokens::Tokens;
+pub use crate::train::tokens::{Tokens, Vocabulary};
 
 /// Which file, and what its rows mean. Paths are relative to the job; `.gz` is unpacked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,6 +119,7 @@ pub struct Source {
     unit: Option<String>,
     /// Where the cells of a row stand that are read.
     header: Vec<String>,
+    vocabulary: Option<Vocabulary>,
 }
 
 impl Source {
@@ -128,8 +129,13 @@ impl Source {
     /// [`TrainError::File`] and [`TrainError::Field`]: a file that is missing or no regular file, a column that is not in
     /// the header, bounds that are none. Headers are public.
     pub fn open(data: &Data, base: &Path, unit: Option<&str>) -> Result<Self, TrainError> {
-        let mut source =
-            Self { data: data.clone(), base: base.to_owned(), unit: unit.map(str::to_owned), header: Vec::new() };
+        let mut source = Self {
+            data: data.clone(),
+            base: base.to_owned(),
+            unit: unit.map(str::to_owned),
+            header: Vec::new(),
+            vocabulary: None,
+        };
         let mut columns: Vec<&str> = unit.into_iter().collect();
         let (file, delimiter, names) = match data {
             Data::Table { file, delimiter, columns: names, features, label } => {
@@ -156,9 +162,7 @@ impl Source {
                 (file, *delimiter, names)
             }
             Data::Text { file, delimiter, columns: names, text, tokens, length, label } => {
-                if !(1..=1 << 16).contains(length) || matches!(tokens, Tokens::Words { buckets: 0 }) {
-                    return Err(TrainError::field("data.length", "no token is read", "use 1 to 65536 tokens"));
-                }
+                source.vocabulary = Some(tokens.open(base, *length)?);
                 columns.push(text);
                 if let Some(label) = label {
                     columns.push(label.column()?);
@@ -205,6 +209,11 @@ impl Source {
         }
     }
 
+    /// The digest of the vocabulary that texts are read with; empty where none is read from a file.
+    pub fn vocabulary(&self) -> &str {
+        self.vocabulary.as_ref().map_or("", Vocabulary::digest)
+    }
+
     /// The rows of a file about nobody, such as the test part of a benchmark.
     ///
     /// # Errors
@@ -232,13 +241,14 @@ impl Source {
                     true
                 })
             }
-            Data::Text { file, delimiter, columns, text, tokens, length, label } => {
+            Data::Text { file, delimiter, columns, text, length, label, .. } => {
                 self.lines(file, *delimiter, columns.is_none(), |rows, row| {
                     if let Some(label) = label {
                         let Some(target) = label.target(|column| self.cell(row, column)) else { return false };
                         target.push(rows);
                     }
-                    let (ids, real) = tokens.of(self.cell(row, text), *length);
+                    let Some(vocabulary) = &self.vocabulary else { return false };
+                    let (ids, real) = vocabulary.of(self.cell(row, text), *length);
                     rows.tokens.extend(ids);
                     rows.lengths.push(real);
                     true

@@ -18,6 +18,7 @@ pub mod load;
 pub mod noise;
 pub mod optimizer;
 pub mod plan;
+mod published;
 pub mod sampler;
 pub mod session;
 mod tokens;

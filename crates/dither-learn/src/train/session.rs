@@ -36,7 +36,7 @@ impl TrainingSession {
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
         let mut model = Trainable::new(&job, &base)?;
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
-        rehearse(&job, &plan, model.model())?;
+        rehearse(&job, &base, &plan, model.model())?;
         Ok(Self { job, base, plan, model, accuracy: None })
     }
 
@@ -132,6 +132,7 @@ impl TrainingSession {
         if let Trainable::Network(_, weights) = &self.model {
             description.push_str(weights);
         }
+        description.push_str(source.vocabulary());
         let ledger = Ledger::open(&ledger_path).await?;
         let mut key = match JobFile::open(&ledger_path, &name) {
             Ok(key) => key,
@@ -190,9 +191,9 @@ impl TrainingSession {
 
 /// Has the model clip the gradient of a made-up row, so that a model that does not fit the table is found out before the
 /// charge.
-fn rehearse(job: &Job, plan: &DpPlan, model: &mut dyn Model) -> Result<(), TrainError> {
+fn rehearse(job: &Job, base: &Path, plan: &DpPlan, model: &mut dyn Model) -> Result<(), TrainError> {
     let wrong = |problem: String| TrainError::field("model", problem, "make its inputs and outputs those of `data`");
-    let (inputs, outputs) = job.shape();
+    let (inputs, outputs) = job.shape(base)?;
     let last = (outputs.max(1) - 1) as u32;
     let label = |label: &Label| match label {
         Label::Class { .. } => Targets::Classes(vec![last]),
@@ -202,8 +203,8 @@ fn rehearse(job: &Job, plan: &DpPlan, model: &mut dyn Model) -> Result<(), Train
     let (inputs, targets) = match &job.data {
         Data::Table { label: kind, .. } => (numbers(), label(kind)),
         Data::Images { .. } => (numbers(), Targets::Classes(vec![last])),
-        Data::Text { tokens, length, label: kind, .. } => {
-            let ids = vec![tokens.count() - 1; *length];
+        Data::Text { length, label: kind, .. } => {
+            let ids = vec![(inputs.max(1) - 1) as u32; *length];
             let targets = kind.as_ref().map_or(Targets::NextToken, label);
             (Inputs::Tokens { ids, length: *length, lengths: vec![*length] }, targets)
         }
@@ -233,7 +234,7 @@ impl Trainable {
                 Err(TrainError::field("model", "a linear model has no next token", "declare a `label`"))
             }
             ModelPart::Linear {} => {
-                let (inputs, outputs) = job.shape();
+                let (inputs, outputs) = job.shape(base)?;
                 Ok(Self::Linear(Linear::new(inputs, outputs)?))
             }
             ModelPart::Network { network, weights } => {

@@ -5,7 +5,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 
 use crate::model::{Batch, Inputs, Model, Targets};
 use crate::nn::{
-    Activation, Decoder, Description, Encoder, Input, Layers, Lora, Network, Objective, Stage, Target, Train,
+    Activation, Decoder, Description, Encoder, Input, Layers, Llama, Lora, Network, Objective, Stage, Target, Train,
 };
 
 /// A stream for tests.
@@ -74,6 +74,8 @@ pub fn descriptions() -> Vec<(&'static str, Description)> {
         ("decoder", decoder(None, Train::All)),
         ("decoder with groups", decoder(Some(2), Train::All)),
         ("decoder with adapters", decoder(None, lora(&[Target::Query, Target::Value]))),
+        ("llama", llama(Train::All)),
+        ("llama with adapters", llama(lora(&[&every[..], &[Target::Gate]].concat()))),
     ]
 }
 
@@ -100,6 +102,21 @@ pub fn decoder(groups: Option<usize>, train: Train) -> Description {
         heads: 4,
         groups,
         hidden: 16,
+        train,
+    })
+}
+
+pub fn llama(train: Train) -> Description {
+    Description::Llama(Llama {
+        vocabulary: 13,
+        positions: 7,
+        width: 8,
+        blocks: 2,
+        heads: 4,
+        groups: 2,
+        hidden: 12,
+        rotary_base: 100.0,
+        epsilon: 1e-5,
         train,
     })
 }
@@ -138,6 +155,7 @@ pub fn batch(description: &Description, rows: &[usize], seed: u64) -> Batch {
             (tokens(encoder.vocabulary, encoder.positions, &mut stream), encoder.outputs, Some(encoder.objective))
         }
         Description::Decoder(decoder) => (tokens(decoder.vocabulary, decoder.positions, &mut stream), 0, None),
+        Description::Llama(llama) => (tokens(llama.vocabulary, llama.positions, &mut stream), 0, None),
     };
     let targets = match objective {
         Some(Objective::Classes) => Targets::Classes((0..count).map(|_| stream.below(outputs) as u32).collect()),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::cases::{batch, descriptions, network};
 use super::{clipped, distance, norm, plain, samples, some};
 use crate::model::{Batch, Clipping, Inputs, Model, Targets};
-use crate::nn::{Activation, Decoder, Description, Encoder, Lora, Network, Objective, Train};
+use crate::nn::{Activation, Decoder, Description, Encoder, Llama, Lora, Network, Objective, Train};
 
 /// What clipping says a sample counts, from its gradient.
 fn reference(network: &Network, gradient: &[f32], clipping: &Clipping) -> Vec<f32> {
@@ -143,10 +143,24 @@ fn norms_of_wider_networks_are_as_exact() {
     };
     let Encoder { vocabulary, positions, width, blocks, heads, hidden, train, .. } = wider(Train::All);
     let decoder = Decoder { vocabulary, positions, width, blocks, heads, groups: None, hidden, train };
+    let llama = |train| Llama {
+        vocabulary,
+        positions,
+        width,
+        blocks,
+        heads,
+        groups: 2,
+        hidden,
+        rotary_base: 1e4,
+        epsilon: 1e-5,
+        train,
+    };
     for description in [
         Description::Encoder(wider(Train::All)),
         Description::Encoder(wider(Train::Lora(Lora::new(4)))),
         Description::Decoder(decoder),
+        Description::Llama(llama(Train::All)),
+        Description::Llama(llama(Train::Lora(Lora::new(4)))),
         Description::mlp(100, &[200, 50], 10, Activation::Gelu, Objective::Classes),
         Description::small_cnn(10),
     ] {

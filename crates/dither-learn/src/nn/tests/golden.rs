@@ -1,7 +1,7 @@
 //! Losses and norms of gradients as PyTorch computes them.
 //!
 //! `torch.json` comes from PyTorch 2.15.0 in float64: `torch.nn` layers, `F.scaled_dot_product_attention`,
-//! `F.cross_entropy` and `autograd`, one sample at a time. Number j of the i-th tensor, by name, is
+//! `F.rms_norm`, `F.silu`, `F.cross_entropy` and `autograd`, one sample at a time. Number j of the i-th tensor, by name, is
 //! 0.4·sin(0.7j + 1.3i + 0.2), that of the inputs 1.5·cos(1.1j).
 
 use safetensors::SafeTensors;
@@ -58,7 +58,7 @@ fn batch(description: &Description) -> Batch {
             (Inputs::Numbers { values, width }, targets)
         }
         Description::Encoder(_) => (tokens, Targets::Classes(vec![1, 2])),
-        Description::Decoder(_) => (tokens, Targets::NextToken),
+        Description::Decoder(_) | Description::Llama(_) => (tokens, Targets::NextToken),
     };
     Batch { inputs, targets, offsets: vec![0, 1, 2] }
 }

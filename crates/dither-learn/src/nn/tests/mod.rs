@@ -4,6 +4,7 @@ mod cases;
 mod clipped;
 mod differences;
 mod files;
+mod gguf;
 mod golden;
 mod mutants;
 mod odd;

@@ -1,6 +1,6 @@
 //! Seeded bugs that the checks of this module must notice.
 
-use super::cases::{batch, decoder, descriptions, encoder, network};
+use super::cases::{batch, decoder, descriptions, encoder, llama, network};
 use super::clipped::check;
 use crate::model::Clipping;
 use crate::nn::mutant::{ACTIVE, Mutant};
@@ -23,6 +23,7 @@ fn control_every_seeded_bug_is_noticed() {
     all.extend(descriptions().into_iter().map(|(_, description)| (description, Mutant::LayerMissing)));
     all.extend(descriptions().into_iter().map(|(_, description)| (description, Mutant::BatchClipped)));
     all.extend([None, Some(2)].map(|groups| (decoder(groups, Train::All), Mutant::NoCrossTerm)));
+    all.push((llama(Train::All), Mutant::NoCrossTerm));
     all.extend([encoder(Train::All), decoder(None, Train::All)].map(|network| (network, Mutant::TokensTwice)));
     for (description, mutant) in all {
         let (broken, healthy) = verdicts(&description, mutant);

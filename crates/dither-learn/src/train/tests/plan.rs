@@ -158,7 +158,7 @@ fn jobs_with_unknown_or_contradicting_fields_are_refused() {
         folder = "out"
     "#;
     let parsed = Job::parse(job).unwrap();
-    assert_eq!(parsed.shape(), (784, 10));
+    assert_eq!(parsed.shape(std::path::Path::new("")).unwrap(), (784, 10));
     assert_eq!(parsed.plan_request().unwrap().sample, SampleGoal::Units(256.0));
     assert_eq!(parsed.name(), Job::parse(job).unwrap().name());
     assert_ne!(parsed.name(), Job::parse(&job.replace("0.5", "0.6")).unwrap().name());
