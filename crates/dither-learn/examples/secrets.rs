@@ -83,18 +83,20 @@ async fn main() -> Fallible<()> {
     std::fs::create_dir_all(&options.folder)?;
     let texts = texts(&options.data, options.units)?;
     println!("{} public texts, {} units, {} held out", texts.public.len(), texts.private.len(), HELD_OUT);
-    let (base, _) = prepared(&options, &texts)?;
+    let base = prepared(&options, &texts)?;
     let (mut private, mut twins) = (Vec::new(), Vec::new());
     for run in options.run..options.run + options.runs.max(options.twins) {
         let place = options.folder.join(format!("run-{run}"));
+        // Ledger, key and checkpoint of an earlier run of this number: a new one is charged to a ledger of its own.
+        if place.exists() {
+            std::fs::remove_dir_all(&place)?;
+        }
         std::fs::create_dir_all(&place)?;
         let secrets = secrets(run, options.units);
         let rows = texts.private.iter().zip(&secrets).map(|(text, secret)| format!("{text}{MARK}{secret}\n"));
         std::fs::write(place.join("private.tsv"), rows.collect::<String>())?;
         let path = place.join("job.toml");
-        // Other names than those of earlier runs in this folder, since a ledger forgets nothing.
-        let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
-        std::fs::write(&path, job(&options, &format!("{run} {stamp}"))?)?;
+        std::fs::write(&path, job(&options, &run.to_string())?)?;
         let mut session = TrainingSession::open(&path)?;
         if run == options.run {
             print!("{}", session.summary()?);
@@ -166,7 +168,7 @@ fn secrets(run: u64, units: usize) -> Vec<String> {
 }
 
 /// A vocabulary and a decoder from public texts, made once for a folder.
-fn prepared(options: &Options, texts: &Texts) -> Fallible<(Network, Job)> {
+fn prepared(options: &Options, texts: &Texts) -> Fallible<Network> {
     let (vocabulary, weights) = (options.folder.join("tokenizer.json"), options.folder.join("public.safetensors"));
     if !vocabulary.exists() {
         let pieces = Sequence::new(vec![
@@ -192,7 +194,7 @@ fn prepared(options: &Options, texts: &Texts) -> Fallible<(Network, Job)> {
     let mut base = Network::new(network, 1)?;
     if weights.exists() {
         base.import(&std::fs::read(&weights)?)?;
-        return Ok((base, job));
+        return Ok(base);
     }
     let start = Instant::now();
     let place = options.folder.join("public");
@@ -206,7 +208,7 @@ fn prepared(options: &Options, texts: &Texts) -> Fallible<(Network, Job)> {
     descend(&mut base, &rows, schedule, (size / rows.count() as f64, steps, size), 0)?;
     std::fs::write(&weights, base.export()?)?;
     println!("{} weights from public texts, {:.0} s", base.trainable().len(), start.elapsed().as_secs_f64());
-    Ok((base, job))
+    Ok(base)
 }
 
 /// Trains without privacy.
@@ -293,8 +295,8 @@ run = "{run}"
 [ledger]
 file = "ledger.db"
 scope = "questions"
-epsilon = 1000000
-delta = 0.5
+epsilon = 1000
+delta = 1e-4
 [data]
 kind = "text"
 file = "private.tsv"

@@ -147,9 +147,12 @@ pub enum ModelPart {
     Network {
         /// What it looks like.
         network: Description,
-        /// Public weights that it begins with, as a file of safetensors; what the file lacks is made from the job.
+        /// Public weights that it begins with, as a file of safetensors or GGUF; what the file lacks is made from the job.
         #[serde(skip_serializing_if = "Option::is_none")]
         weights: Option<PathBuf>,
+        /// SHA-256 of that file, which is refused if it has another.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
     },
 }
 

@@ -1,11 +1,12 @@
 //! A job from its file to a model in a folder.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use dither_ledger::{Ledger, LedgerError};
 use sha2::{Digest, Sha256};
 
-use crate::model::{Batch, Inputs, Model, Targets};
+use crate::model::{Batch, Clipping, Inputs, Layer, Model, Targets};
 use crate::nn::{Network, NetworkError};
 use crate::train::card;
 use crate::train::error::TrainError;
@@ -204,7 +205,8 @@ fn rehearse(job: &Job, base: &Path, plan: &DpPlan, model: &mut dyn Model) -> Res
         Data::Table { label: kind, .. } => (numbers(), label(kind)),
         Data::Images { .. } => (numbers(), Targets::Classes(vec![last])),
         Data::Text { length, label: kind, .. } => {
-            let ids = vec![(inputs.max(1) - 1) as u32; *length];
+            // All different where there are enough: attention to the same thing everywhere has no gradient.
+            let ids = (0..*length).map(|place| last_of(inputs, place)).collect();
             let targets = kind.as_ref().map_or(Targets::NextToken, label);
             (Inputs::Tokens { ids, length: *length, lengths: vec![*length] }, targets)
         }
@@ -216,7 +218,39 @@ fn rehearse(job: &Job, base: &Path, plan: &DpPlan, model: &mut dyn Model) -> Res
     if seen.not_finite > 0 || plan.lattice().add(&sum, 1, plan.norm(), &mut integers).is_err() {
         return Err(wrong("it does not clip the gradient of a made-up row".into()));
     }
-    Ok(())
+    let still = unmoved(model, &batch, &plan.clipping(), &sum).map_err(|error| wrong(error.to_string()))?;
+    still.map_or(Ok(()), |name| Err(wrong(format!("{name} has no gradient, so noise alone would move it"))))
+}
+
+/// The token as many places before the last one.
+fn last_of(count: usize, place: usize) -> u32 {
+    let count = count.max(1);
+    (count - 1 - place % count) as u32
+}
+
+/// An adapter that a made-up row does not move. The second half of one starts with zeros, so that the first has a gradient
+/// only after a step; the weights are put back after it.
+fn unmoved(
+    model: &mut dyn Model,
+    batch: &Batch,
+    clipping: &Clipping,
+    first: &[f32],
+) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
+    let adapters: Vec<Layer> = model.layers().iter().filter(|layer| layer.name.contains(".lora_")).cloned().collect();
+    if adapters.is_empty() {
+        return Ok(None);
+    }
+    let weights = model.trainable().to_vec();
+    model.trainable_mut().iter_mut().zip(first).for_each(|(weight, g)| *weight -= g);
+    let mut second = vec![0.0; weights.len()];
+    let seen = model.add_clipped(batch, clipping, &mut second);
+    model.trainable_mut().copy_from_slice(&weights);
+    seen?;
+    let zero = |layer: &&Layer| {
+        let length = layer.shape.iter().product::<usize>();
+        second[layer.start..layer.start + length].iter().all(|g| *g == 0.0)
+    };
+    Ok(adapters.iter().find(zero).map(|layer| layer.name.clone()))
 }
 
 /// The model of a job.
@@ -237,7 +271,7 @@ impl Trainable {
                 let (inputs, outputs) = job.shape(base)?;
                 Ok(Self::Linear(Linear::new(inputs, outputs)?))
             }
-            ModelPart::Network { network, weights } => {
+            ModelPart::Network { network, weights, sha256 } => {
                 // First weights are public: a number that follows from the job makes them the same when it is resumed.
                 let seed = u64::from_str_radix(&job.name()[..16], 16).unwrap_or_default();
                 let mut network = Network::new(network, seed).map_err(refused)?;
@@ -245,8 +279,11 @@ impl Trainable {
                 if let Some(file) = weights {
                     let path = base.join(file);
                     let bytes = std::fs::read(&path).map_err(|error| unusable(&path, error))?;
-                    network.import(&bytes).map_err(|error| unusable(&path, error))?;
                     digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+                    if let Some(wanted) = sha256.as_ref().filter(|wanted| !wanted.eq_ignore_ascii_case(&digest)) {
+                        return Err(unusable(&path, format!("its SHA-256 is {digest}, and the job says {wanted}")));
+                    }
+                    network.import(&bytes).map_err(|error| unusable(&path, error))?;
                 }
                 Ok(Self::Network(Box::new(network), digest))
             }

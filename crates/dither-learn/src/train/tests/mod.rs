@@ -8,6 +8,7 @@ mod plan;
 mod resume;
 mod sampler;
 mod session;
+mod text;
 
 use std::error::Error;
 use std::fmt::Write;

@@ -1,0 +1,294 @@
+//! Texts: vocabularies of published models, adapters, and people with many texts.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::nn::{Decoder, Description, Network, Train};
+use crate::train::data::Table;
+use crate::train::load::Tokens;
+use crate::train::session::TrainingSession;
+
+/// WordPiece with the marks of BERT, and padding and a length that are for another use.
+const WORDPIECE: &str = r###"{
+    "version": "1.0",
+    "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
+    "padding": {"strategy": {"Fixed": 20}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0,
+        "pad_token": "[PAD]"},
+    "added_tokens": [
+        {"id": 2, "content": "[CLS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": true},
+        {"id": 3, "content": "[SEP]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": true}
+    ],
+    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+        "lowercase": true},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+    "decoder": null,
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        "vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "heart": 4, "##s": 5, "pain": 6, "[": 7, "]": 8}}
+}"###;
+
+/// Byte-level BPE without all bytes and without a token for what it does not know.
+const BPE: &str = r#"{
+    "version": "1.0",
+    "added_tokens": [],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "Ġ": 3, "Ġa": 4}, "merges": ["a b", "Ġ a"]}
+}"#;
+
+fn written(folder: &Path) -> [Tokens; 2] {
+    std::fs::write(folder.join("wordpiece.json"), WORDPIECE).unwrap();
+    std::fs::write(folder.join("bpe.json"), BPE).unwrap();
+    ["wordpiece.json", "bpe.json"].map(|name| Tokens::File(name.into()))
+}
+
+#[test]
+fn texts_are_read_with_vocabularies_of_published_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let [wordpiece, bpe] = written(folder.path());
+    let words = wordpiece.open(folder.path(), 6).unwrap();
+    assert_eq!((words.count(), words.digest().len()), (9, 64));
+    // The marks of the vocabulary around it, no padding but ours, and what the file says of lengths does not count.
+    assert_eq!(words.of("Hearts pain", 6), (vec![2, 4, 5, 6, 3, 0], 5));
+    assert_eq!(words.of("pain pain pain pain pain pain", 6), (vec![2, 6, 6, 6, 6, 3], 6));
+    // The text of a person holds no marks.
+    assert_eq!(words.of("[SEP]", 6), (vec![2, 7, 1, 8, 3, 0], 5));
+    assert_eq!(words.of("", 6), (vec![2, 3, 0, 0, 0, 0], 2));
+    let pairs = bpe.open(folder.path(), 4).unwrap();
+    assert_eq!((pairs.count(), pairs.of("ab a", 4)), (5, (vec![2, 4, 0, 0], 2)));
+    // A text without any token of the vocabulary has one that pads.
+    assert_eq!(pairs.of("ZZZ", 4), (vec![0, 0, 0, 0], 1));
+    let refused = |tokens: Tokens, length: usize| tokens.open(folder.path(), length).map(|_| ()).unwrap_err().to_string();
+    assert!(refused(wordpiece, 2).contains("2 of 2 tokens are the marks"));
+    assert!(refused(bpe, 0).contains("no token is read"));
+    for odd in ["", "{}", "GGUF", r#"{"model": {"type": "BPE", "vocab": {}, "merges": []}}"#] {
+        std::fs::write(folder.path().join("odd.json"), odd).unwrap();
+        assert!(refused(Tokens::File("odd.json".into()), 4).contains("odd.json"), "{odd}");
+    }
+    let parsed: Tokens = serde_json::from_str(r#"{"file": "t.json"}"#).unwrap();
+    assert_eq!(parsed, Tokens::File("t.json".into()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tr_05_no_text_makes_a_vocabulary_fail(
+        text in prop_oneof![".{0,60}", "(heart|pain|s| |\u{300}|[^a-z]){0,40}", "(ab| |a){0,300}"],
+        length in 3usize..9,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        for tokens in written(folder.path()) {
+            let vocabulary = tokens.open(folder.path(), length).unwrap();
+            let (ids, real) = vocabulary.of(&text, length);
+            prop_assert_eq!(ids.len(), length);
+            prop_assert!((1..=length).contains(&(real as usize)));
+            prop_assert!(ids.iter().all(|id| *id < vocabulary.count()));
+        }
+    }
+}
+
+#[test]
+fn tr_05_texts_without_an_end_are_cut_at_a_public_length() {
+    let folder = tempfile::tempdir().unwrap();
+    for tokens in written(folder.path()) {
+        let vocabulary = tokens.open(folder.path(), 8).unwrap();
+        for text in ["a", "é", " ", "\u{fffd}", "[SEP]", "ab\u{0}"] {
+            let (ids, real) = vocabulary.of(&text.repeat(200_000), 8);
+            assert!(ids.len() == 8 && (1..=8).contains(&real));
+        }
+    }
+}
+
+/// A job on texts with a small decoder.
+fn job(train: &str, length: usize) -> String {
+    format!(
+        r#"
+        [ledger]
+        file = "ledger.db"
+        scope = "people"
+        epsilon = 20
+        delta = 1e-3
+        [data]
+        kind = "text"
+        file = "texts.tsv"
+        delimiter = "\t"
+        columns = ["text"]
+        text = "text"
+        tokens = {{ file = "bpe.json" }}
+        length = {length}
+        [unit]
+        count = 300
+        [model]
+        kind = "network"
+        weights = "public.safetensors"
+        [model.network]
+        model = "llama"
+        vocabulary = 5
+        positions = 8
+        width = 8
+        blocks = 1
+        heads = 2
+        groups = 1
+        hidden = 12
+        rotary_base = 10000
+        epsilon = 1e-5
+        train = {train}
+        [privacy]
+        noise_multiplier = 1.0
+        delta = 1e-4
+        [sample]
+        units = 30
+        [training]
+        steps = 3
+        [clipping]
+        kind = "flat"
+        bound = 1
+        [optimizer]
+        kind = "adamw"
+        learning_rate = 0.01
+        [output]
+        folder = "model"
+        "#
+    )
+}
+
+const LORA: &str = r#"{ lora = { rank = 2, alpha = 4, targets = ["query", "key", "value", "output", "gate", "up", "down"] } }"#;
+
+/// Public weights, texts, a vocabulary and a job in a folder.
+fn prepared(folder: &Path, job: &str) -> Result<TrainingSession, TrainError> {
+    written(folder);
+    let texts = ["ab a ab", "a b a", "b", "", "ab ab ab a", "zz ab"].map(|text| format!("{text}\n")).concat();
+    std::fs::write(folder.join("texts.tsv"), texts.repeat(50)).unwrap();
+    let all = job.split("train = ").next().unwrap().split("[model.network]").nth(1).unwrap();
+    let description: Description = toml::from_str(&format!("{all}\ntrain = \"all\"")).unwrap();
+    let public = Network::new(&description, 77).unwrap().export().unwrap();
+    std::fs::write(folder.join("public.safetensors"), public).unwrap();
+    std::fs::write(folder.join("job.toml"), job).unwrap();
+    TrainingSession::open(&folder.join("job.toml"))
+}
+
+/// The tensors of a file by name.
+fn tensors(path: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    file.iter().map(|(name, tensor)| (name.to_owned(), tensor.data().to_vec())).collect()
+}
+
+#[tokio::test]
+async fn tr_adapters_all_move_and_nothing_else_does() {
+    // opacus#820: the loss fell and ε was charged while the weights that were exported were not those that were trained.
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = prepared(folder.path(), &job(LORA, 8)).unwrap();
+    let before = session.model().trainable().to_vec();
+    session.train(false, false, &mut |_| true).await.unwrap();
+    let after = session.model().trainable().to_vec();
+    for layer in session.model().layers().to_vec() {
+        let range = layer.start..layer.start + layer.shape.iter().product::<usize>();
+        assert!(before[range.clone()].iter().zip(&after[range]).all(|(a, b)| a != b), "{}", layer.name);
+    }
+    let (public, trained) =
+        (tensors(&folder.path().join("public.safetensors")), tensors(&folder.path().join("model/model.safetensors")));
+    for (name, numbers) in &public {
+        assert_eq!(trained.get(name), Some(numbers), "{name} is frozen");
+    }
+    let adapters = tensors(&folder.path().join("model/adapter_model.safetensors"));
+    assert_eq!(adapters.len(), 2 * 7);
+    for (name, numbers) in adapters {
+        assert_eq!(trained.get(name.strip_prefix("base_model.model.").unwrap()), Some(&numbers), "{name}");
+    }
+}
+
+#[test]
+fn tr_adapters_that_nothing_can_move_are_refused_before_the_charge() {
+    // With one token there is no next one, so there is no gradient; noise would move the weights all the same.
+    let folder = tempfile::tempdir().unwrap();
+    let error = prepared(folder.path(), &job(LORA, 1)).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("lora_A.weight has no gradient"), "{error}");
+    // With two tokens, only the second position looks at anything but itself, and nothing is predicted from it.
+    let value = r#"{ lora = { rank = 2, alpha = 4, targets = ["value"] } }"#;
+    prepared(folder.path(), &job(value, 2)).unwrap();
+    let query = r#"{ lora = { rank = 2, alpha = 4, targets = ["query"] } }"#;
+    assert!(prepared(folder.path(), &job(query, 2)).is_err());
+    prepared(folder.path(), &job(query, 3)).unwrap();
+}
+
+#[test]
+fn weights_of_another_digest_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |digest: &str| {
+        let line = format!("weights = \"public.safetensors\"\nsha256 = \"{digest}\"");
+        prepared(folder.path(), &job(LORA, 8).replace("weights = \"public.safetensors\"", &line)).map(|_| ())
+    };
+    let error = with(&"0".repeat(64)).unwrap_err().to_string();
+    let right = error.split("its SHA-256 is ").nth(1).unwrap()[..64].to_owned();
+    with(&right).unwrap();
+    with(&right.to_uppercase()).unwrap();
+}
+
+#[test]
+fn tr_08_an_author_of_half_the_corpus_counts_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path());
+    let texts = |share: usize| {
+        let others = (0..20).map(|author| format!("{author}\t{}\n", ["ab a b", "b a", "ab ab"][author % 3]));
+        let many = (0..share).map(|text| format!("many\t{} b\n", "ab a ".repeat(1 + text % 3)));
+        others.chain(many).collect::<String>()
+    };
+    let data = Data::Text {
+        file: "texts.tsv".into(),
+        delimiter: '\t',
+        columns: Some(vec!["author".into(), "text".into()]),
+        text: "text".into(),
+        tokens: Tokens::File("bpe.json".into()),
+        length: 8,
+        label: None,
+    };
+    let description = Description::Decoder(Decoder {
+        vocabulary: 5,
+        positions: 8,
+        width: 8,
+        blocks: 1,
+        heads: 2,
+        groups: None,
+        hidden: 16,
+        train: Train::All,
+    });
+    let mut network = Network::new(&description, 3).unwrap();
+    network.trainable_mut().iter_mut().for_each(|weight| *weight *= 20.0);
+    let mut sum = |share: usize, rows: u32, clipping: &Clipping| {
+        std::fs::write(folder.path().join("texts.tsv"), texts(share)).unwrap();
+        let source = Source::open(&data, folder.path(), Some("author")).unwrap();
+        let table = Table::new(source.read().unwrap(), rows, &known_key(1));
+        let batch = table.batch(&(0..table.units() as u32).collect::<Vec<_>>());
+        let mut sum = vec![0.0; network.trainable().len()];
+        let seen = network.add_clipped(&batch, clipping, &mut sum).unwrap();
+        (sum, seen.norms, *batch.offsets.last().unwrap())
+    };
+    let distance = |a: &[f32], b: &[f32]| {
+        a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum::<f64>().sqrt()
+    };
+    let clipping = Clipping::Flat { bound: 0.5 };
+    for rows in [1, 3, 100] {
+        let (without, norms, count) = sum(0, rows, &clipping);
+        let (with, _, all) = sum(20, rows, &clipping);
+        assert_eq!(all - count, 20.min(rows as usize));
+        assert!(norms.iter().any(|norm| *norm > 0.5), "the bound binds: {norms:?}");
+        let moved = distance(&with, &without);
+        assert!(moved <= 0.5 * (1.0 + 1e-5), "{rows} rows: {moved}");
+        assert!(moved > 0.1, "{rows} rows: {moved}");
+    }
+    // Control: clipping rows and not people lets the author count twenty times.
+    std::fs::write(folder.path().join("texts.tsv"), texts(20)).unwrap();
+    let source = Source::open(&data, folder.path(), None).unwrap();
+    let table = Table::new(source.read().unwrap(), 1, &known_key(1));
+    let of = |units: std::ops::Range<u32>| table.batch(&units.collect::<Vec<_>>());
+    let (mut with, mut without) = (vec![0.0; network.trainable().len()], vec![0.0; network.trainable().len()]);
+    network.add_clipped(&of(0..40), &clipping, &mut with).unwrap();
+    network.add_clipped(&of(0..20), &clipping, &mut without).unwrap();
+    assert!(distance(&with, &without) > 2.0, "the control is not noticed");
+}
