@@ -222,6 +222,9 @@ pub struct Lora {
     pub alpha: f64,
     /// Which linear layers have one.
     pub targets: Vec<Target>,
+    /// In how many of the last blocks; in all by default. Gradients need not go below the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<usize>,
 }
 
 /// A linear layer of a block.
@@ -322,7 +325,7 @@ impl Description {
 impl Lora {
     /// Adapters of queries and values, with a scale of 2.
     pub fn new(rank: usize) -> Self {
-        Self { rank, alpha: 2.0 * rank as f64, targets: vec![Target::Query, Target::Value] }
+        Self { rank, alpha: 2.0 * rank as f64, targets: vec![Target::Query, Target::Value], blocks: None }
     }
 }
 

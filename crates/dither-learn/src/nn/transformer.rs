@@ -30,8 +30,8 @@ pub struct Transformer {
     head: Option<Linear>,
     /// Whether embeddings, and so everything, learn.
     all: bool,
-    /// Whether blocks, or anything in them, learn.
-    deep: bool,
+    /// The first block in which anything learns; as many as there are, if none does.
+    first: usize,
 }
 
 /// Rows without their padding, one after the other.
@@ -84,15 +84,16 @@ impl Transformer {
                 norms: [name("attention.output.LayerNorm"), name("output.LayerNorm")],
             }
         };
+        let first = first_block(&description.train, blocks)?;
         let lora = lora(&description.train);
         if lora.is_some_and(|lora| lora.targets.contains(&Target::Gate)) {
             return Err(NetworkError::Description(NO_GATE.into()));
         }
-        let blocks = (0..blocks).map(|block| Block::new(builder, form, names(block), all, lora)).collect();
+        let lora = |block: usize| lora.filter(|_| block >= first);
+        let blocks = (0..blocks).map(|block| Block::new(builder, form, names(block), all, lora(block))).collect();
         let part = [("classifier".to_owned(), outputs)];
         let head = Some(Linear::new(builder, width, &part, true, true, Start::fan_in(width)));
-        let deep = all || lora.is_some_and(|lora| !lora.targets.is_empty());
-        Ok(Self { positions, width, vocabulary, tokens, places, kinds, blocks, norm, head, all, deep })
+        Ok(Self { positions, width, vocabulary, tokens, places, kinds, blocks, norm, head, all, first })
     }
 
     pub fn decoder(builder: &mut Builder, description: &Decoder) -> Result<Self, NetworkError> {
@@ -164,16 +165,17 @@ impl Transformer {
             let text = "the head of a decoder is its table of tokens: train `all`, or `lora` adapters";
             return Err(NetworkError::Description(text.into()));
         }
-        let (all, lora) = (*train == Train::All, lora(train));
+        let (all, lora, first) = (*train == Train::All, lora(train), first_block(train, blocks)?);
         let classic = form.kind == Kind::Classic;
         if classic && lora.is_some_and(|lora| lora.targets.contains(&Target::Gate)) {
             return Err(NetworkError::Description(NO_GATE.into()));
         }
-        let blocks = (0..blocks).map(|block| Block::new(builder, form, names(block), all, lora)).collect();
+        let lora = |block: usize| lora.filter(|_| block >= first);
+        let blocks = (0..blocks).map(|block| Block::new(builder, form, names(block), all, lora(block))).collect();
         let norm = Norm::new(builder, norm, form.width, classic, all, form.epsilon);
         let width = form.width;
-        let (kinds, head, deep) = (None, None, true);
-        Ok(Self { positions, width, vocabulary, tokens, places, kinds, blocks, norm, head, all, deep })
+        let (kinds, head) = (None, None);
+        Ok(Self { positions, width, vocabulary, tokens, places, kinds, blocks, norm, head, all, first })
     }
 
     /// Scores of all rows, or of a decoder the loss of each.
@@ -226,10 +228,10 @@ impl Transformer {
             (x, norm) = (y, Some(kept));
         }
         let mut saved = Vec::new();
-        for block in &self.blocks {
+        for (index, block) in self.blocks.iter().enumerate() {
             let (y, kept) = block.forward(parameters, x, &rows.sequences);
             x = y;
-            if self.deep {
+            if index >= self.first {
                 saved.push(kept);
             }
         }
@@ -238,8 +240,9 @@ impl Transformer {
                 let pooled = self.pool(&x, &rows.sequences);
                 let (mut scores, hidden) = head.forward(parameters, &pooled);
                 let losses = loss(&mut scores);
-                let g = head.backward(parameters, (pooled, hidden), scores, samples, tape, self.deep);
-                if self.deep {
+                let deep = self.first < self.blocks.len();
+                let g = head.backward(parameters, (pooled, hidden), scores, samples, tape, deep);
+                if deep {
                     let g = self.unpool(&g, &rows.sequences);
                     self.back(parameters, (saved, norm), g, rows, &spans, tape);
                 }
@@ -271,7 +274,7 @@ impl Transformer {
         spans: &Spans,
         tape: &mut Tape<'_>,
     ) {
-        for (index, (block, saved)) in self.blocks.iter().zip(saved).enumerate().rev() {
+        for (index, (block, saved)) in self.blocks[self.first..].iter().zip(saved).enumerate().rev() {
             g = block.backward(parameters, saved, g, (spans, &rows.sequences), tape, self.all || index > 0);
         }
         if !self.all {
@@ -365,6 +368,18 @@ fn lora(train: &Train) -> Option<&Lora> {
     match train {
         Train::Lora(lora) => Some(lora),
         Train::All | Train::Head => None,
+    }
+}
+
+/// The first of so many blocks in which anything learns.
+fn first_block(train: &Train, blocks: usize) -> Result<usize, NetworkError> {
+    match train {
+        Train::All => Ok(0),
+        Train::Head => Ok(blocks),
+        Train::Lora(lora) => match lora.blocks.unwrap_or(blocks) {
+            adapted if (1..=blocks).contains(&adapted) => Ok(blocks - adapted),
+            _ => Err(NetworkError::Description(format!("adapters are in 1 to {blocks} blocks"))),
+        },
     }
 }
 

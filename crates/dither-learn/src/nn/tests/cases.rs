@@ -59,7 +59,8 @@ pub fn descriptions() -> Vec<(&'static str, Description)> {
         function(Silu),
         linear(4),
     ];
-    let lora = |targets: &[Target]| Train::Lora(Lora { rank: 2, alpha: 6.0, targets: targets.to_vec() });
+    let lora_in = |targets: &[Target], blocks| Train::Lora(Lora { rank: 2, alpha: 6.0, targets: targets.to_vec(), blocks });
+    let lora = |targets: &[Target]| lora_in(targets, None);
     let every = [Target::Query, Target::Key, Target::Value, Target::Output, Target::Up, Target::Down];
     vec![
         ("linear regression", Description::linear(5)),
@@ -71,9 +72,11 @@ pub fn descriptions() -> Vec<(&'static str, Description)> {
         ("encoder", encoder(Train::All)),
         ("encoder with a head", encoder(Train::Head)),
         ("encoder with adapters", encoder(lora(&every))),
+        ("encoder with adapters in its last block", encoder(lora_in(&every, Some(1)))),
         ("decoder", decoder(None, Train::All)),
         ("decoder with groups", decoder(Some(2), Train::All)),
         ("decoder with adapters", decoder(None, lora(&[Target::Query, Target::Value]))),
+        ("decoder with adapters in its last block", decoder(None, lora_in(&[Target::Query, Target::Value], Some(1)))),
         ("llama", llama(Train::All)),
         ("llama with adapters", llama(lora(&[&every[..], &[Target::Gate]].concat()))),
     ]
