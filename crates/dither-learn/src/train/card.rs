@@ -6,6 +6,7 @@ use dither_core::{Neighbors, PrivacyUnit};
 use serde_json::{Value, json};
 
 use crate::model::Model;
+use crate::train::adaptive::Adaptive;
 use crate::train::error::TrainError;
 use crate::train::evaluation::Accuracy;
 use crate::train::key::unusable;
@@ -76,7 +77,7 @@ pub fn markdown(plan: &DpPlan, trained: &Trained, accuracy: Option<&Accuracy>) -
         amount(price.basic),
         amount(price.rdp),
         plan.noise_multiplier(),
-        plan.norm(),
+        clipping_norm(plan),
         plan.rate().as_f64(),
         plan.steps(),
         trained.finished.executed,
@@ -103,6 +104,14 @@ pub(crate) fn neighbors(neighbors: Neighbors) -> &'static str {
         Neighbors::AddOrRemoveUnit => "adding or removing one unit",
         Neighbors::ReplaceUnit => "replacing one unit by another",
     }
+}
+
+/// The clipping norm in words.
+pub(crate) fn clipping_norm(plan: &DpPlan) -> String {
+    plan.adaptive().map_or(plan.norm().to_string(), |adaptive| {
+        let Adaptive { quantile, count_noise, .. } = adaptive;
+        format!("{} at first, then a noisy quantile {quantile} of norms (count noise {count_noise})", plan.norm())
+    })
 }
 
 /// Writes the weights as a `safetensors` file, with the names and shapes of the layers.

@@ -18,7 +18,7 @@ const MAGIC: &[u8; 8] = b"dithchk1";
 const DIGEST: usize = 32;
 
 /// What a checkpoint says about itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
     /// The request that the run was charged for: plan, job and name of the key.
@@ -29,6 +29,9 @@ pub struct Header {
     pub executed: u64,
     /// The charge in the ledger.
     pub charge: Receipt,
+    /// The clipping norm of the next step, where it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
     /// How many numbers follow: weights, first moment, second moment, average.
     pub lengths: [usize; 4],
 }
@@ -58,7 +61,7 @@ pub fn write(path: &Path, header: &Header, weights: &[f32], optimizer: &Optimize
     sync_folder(path)
 }
 
-/// Reads a checkpoint of a run into its weights and its optimiser, and says how many steps it has executed.
+/// Reads a checkpoint of a run into its weights and its optimiser, and gives its header.
 ///
 /// # Errors
 /// [`TrainError::Checkpoint`] for one that is damaged or of another run; nothing is changed then. [`TrainError::File`].
@@ -68,7 +71,7 @@ pub fn read(
     plan: &str,
     weights: &mut [f32],
     optimizer: &mut Optimizer,
-) -> Result<u64, TrainError> {
+) -> Result<Header, TrainError> {
     let bytes = fs::read(path).map_err(|error| unusable(path, error))?;
     let wrong = |problem| TrainError::Checkpoint { path: path.to_owned(), problem };
     let cut = "is damaged or was cut off";
@@ -98,7 +101,7 @@ pub fn read(
     for (place, value) in into.into_iter().flatten().zip(&mut values) {
         *place = value;
     }
-    Ok(header.executed)
+    Ok(header)
 }
 
 /// SHA-256 of weights, in hexadecimal.

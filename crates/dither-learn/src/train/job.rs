@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::model::Clipping;
 use crate::nn::Description;
+use crate::train::adaptive::Adaptive;
 use crate::train::error::TrainError;
 use crate::train::load::{Data, Label};
 use crate::train::optimizer::{Method, Schedule};
@@ -206,6 +207,13 @@ fn hundred() -> NonZeroU64 {
 /// How gradients are clipped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+fn half() -> f64 {
+    0.5
+}
+fn fifth() -> f64 {
+    0.2
+}
+
 pub enum ClippingPart {
     /// All layers together.
     Flat {
@@ -225,6 +233,19 @@ pub enum ClippingPart {
 }
 
 /// How weights follow from gradients.
+    /// All layers together, to a norm that follows a quantile of the norms of gradients.
+    Adaptive {
+        /// The norm of the first step.
+        bound: f64,
+        /// The share of gradients that should not be clipped.
+        #[serde(default = "half")]
+        quantile: f64,
+        /// How fast the norm moves.
+        #[serde(default = "fifth")]
+        learning_rate: f64,
+        /// The deviation of the noise on the number of units that are not clipped; about a twentieth of a sample.
+        count_noise: f64,
+    },
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerPart {
     /// The method, with its parameters.
@@ -310,10 +331,13 @@ impl Job {
             (None, Some(epochs)) if (0.0..=1e9).contains(&epochs) => (epochs / rate).ceil() as u64,
             _ => return Err(TrainError::field("training", "`steps` or `epochs`", either)),
         };
-        let clipping = match self.clipping.clone() {
-            ClippingPart::Flat { bound } => Clipping::Flat { bound },
-            ClippingPart::PerLayer { bounds } => Clipping::PerLayer { bounds },
-            ClippingPart::Automatic { bound } => Clipping::Automatic { bound },
+        let (clipping, adaptive) = match self.clipping.clone() {
+            ClippingPart::Flat { bound } => (Clipping::Flat { bound }, None),
+            ClippingPart::PerLayer { bounds } => (Clipping::PerLayer { bounds }, None),
+            ClippingPart::Automatic { bound } => (Clipping::Automatic { bound }, None),
+            ClippingPart::Adaptive { bound, quantile, learning_rate, count_noise } => {
+                (Clipping::Flat { bound }, Some(Adaptive { quantile, learning_rate, count_noise }))
+            }
         };
         Ok(PlanRequest {
             unit: self.unit.column.clone().map_or(PrivacyUnit::Row, PrivacyUnit::Column),
@@ -340,6 +364,7 @@ impl Job {
         let verb = match self.unit.neighbors {
             Neighbors::AddOrRemoveUnit => "add or remove one",
             Neighbors::ReplaceUnit => "replace one",
+            adaptive,
         };
         let unit = self.unit.column.as_ref().map_or("row".to_owned(), |column| format!("`{column}`"));
         let table = self.ledger.table.clone().unwrap_or_else(|| self.ledger.scope.as_str().to_owned());

@@ -38,6 +38,8 @@ pub struct Lattice {
     exponent: i32,
     sensitivity: L2Sensitivity,
     variance: Ratio,
+    /// By how many steps a unit moves the count, of a lattice that has one; its sums are in clipping norms.
+    count: Option<u64>,
 }
 
 impl Lattice {
@@ -88,7 +90,42 @@ impl Lattice {
                 "use about 1, or name an epsilon",
             )
         })?;
-        Ok(Self { exponent, sensitivity, variance })
+        Ok(Self { exponent, sensitivity, variance, count: None })
+    }
+
+    /// The lattice for gradients in clipping norms, whatever these are in a step, and a count beside them, to which every
+    /// unit adds ½ or −½ and whose noise has a deviation of `count_noise`.
+    ///
+    /// # Errors
+    /// As [`Lattice::new`]; and a count whose noise is at most half the multiplier, since it alone would cost more than
+    /// the run may.
+    ///
+    /// # Privacy
+    /// Let A bound what a unit does to the gradients, as in [`Lattice::new`] with a norm of 1, and let it move the count
+    /// by c, exactly. Both together move by S = √(A² + c²), and every coordinate has noise of deviation zS: that of the
+    /// Gaussian mechanism on one vector. c is chosen so that this is `count_noise` units of 2c, or slightly more:
+    /// c = ⌊zS/2·count_noise⌋. Then S² = A²/(1 − (z/2·count_noise)²), and with z_Δ = zS/A follows
+    /// 1/z² = 1/z_Δ² + 1/(2·count_noise)².
+    ///
+    /// # References
+    /// Andrew et al., *Differentially Private Learning with Adaptive Clipping*, 2021, Theorem 1.
+    pub fn counting(multiplier: f64, count_noise: f64, weights: usize, steps: u64) -> Result<Self, TrainError> {
+        let plain = Self::new(1.0, multiplier, weights, steps)?;
+        let ratio = multiplier / (2.0 * count_noise);
+        let gradients = plain.sensitivity.squared();
+        let all = (gradients as f64 / (1.0 - ratio * ratio)).sqrt();
+        let count = (all * ratio).floor();
+        if !(count_noise > 0.0 && ratio < 1.0 && (1.0..1e15).contains(&count)) {
+            let hint = format!("use more than {:.3}, about a twentieth of a sample", multiplier / 2.0);
+            return Err(TrainError::field("clipping.count_noise", format!("{count_noise}"), hint));
+        }
+        let count = count as u64;
+        let squared = gradients + u128::from(count) * u128::from(count);
+        let variance = Ratio::at_least(squared as f64 * multiplier * multiplier * (1.0 + 1e-12));
+        let variance = variance.ok_or_else(|| {
+            TrainError::field("clipping.count_noise", format!("{count_noise}"), "use about a twentieth of a sample")
+        })?;
+        Ok(Self { sensitivity: L2Sensitivity::from_squared(squared), variance, count: Some(count), ..plain })
     }
 
     /// The step, in the units of a gradient.
@@ -106,7 +143,12 @@ impl Lattice {
         self.variance
     }
 
-    /// The standard deviation of the noise, in the units of a gradient.
+    /// By how many steps a unit moves the count, if there is one.
+    pub fn count(&self) -> Option<u64> {
+        self.count
+    }
+
+    /// The standard deviation of the noise, in the units of a gradient; in clipping norms where there is a count.
     pub fn deviation(&self) -> f64 {
         self.variance.as_f64().sqrt() * self.step()
     }
@@ -123,7 +165,8 @@ impl Lattice {
         if !(0.0..=longest).contains(&squared.sqrt()) || part.len() != sum.len() {
             return Err(GateError::Failed);
         }
-        let scale = 2f64.powi(-self.exponent);
+        // Neither depends on the part, so that sums without a unit stay what they are.
+        let scale = 2f64.powi(-self.exponent) / self.unit(norm);
         for (sum, &value) in sum.iter_mut().zip(part) {
             // A float beyond 64 bits becomes the nearest integer within; adding stops at the ends, which 2^20 units at
             // the finest lattice do not reach.
@@ -132,8 +175,13 @@ impl Lattice {
         Ok(())
     }
 
-    /// A noisy integer as a gradient, divided by the public divisor.
-    pub(crate) fn gradient(&self, noisy: i64, divisor: f64) -> f32 {
-        (noisy as f64 * self.step() / divisor) as f32
+    /// A noisy integer as a gradient that was clipped to this norm, divided by the public divisor.
+    pub(crate) fn gradient(&self, noisy: i64, norm: f64, divisor: f64) -> f32 {
+        (noisy as f64 * self.step() * self.unit(norm) / divisor) as f32
+    }
+
+    /// What sums are measured in.
+    fn unit(&self, norm: f64) -> f64 {
+        if self.count.is_some() { norm } else { 1.0 }
     }
 }

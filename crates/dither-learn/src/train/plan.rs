@@ -7,6 +7,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::model::Clipping;
+use crate::train::adaptive::Adaptive;
 use crate::train::error::TrainError;
 use crate::train::noise::{Lattice, UNITS_PER_PART};
 pub use crate::train::warning::Warning;
@@ -46,6 +47,8 @@ pub struct PlanRequest {
     pub steps: u64,
     /// How the gradient of a unit is clipped.
     pub clipping: Clipping,
+    /// How the norm of flat clipping changes from step to step; `clipping` has the first one.
+    pub adaptive: Option<Adaptive>,
     /// How much noise.
     pub noise: NoiseGoal,
     /// δ of the whole run.
@@ -70,6 +73,8 @@ pub struct DpPlan {
     units: Option<u64>,
     rows_per_unit: u32,
     clipping: Clip,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adaptive: Option<Adaptive>,
     noise_multiplier: f64,
     divisor: f64,
     parts: u32,
@@ -117,13 +122,29 @@ impl DpPlan {
         }
         check_delta(request, rate, divisor)?;
         let norm = norm(&request.clipping)?;
-        let lattice_of = |multiplier: f64| Lattice::new(norm, multiplier, weights, request.steps);
-        let event_of = |lattice: &Lattice| event(request, rate, lattice, weights, request.steps);
+        if let Some(adaptive) = &request.adaptive {
+            adaptive.check()?;
+            if !matches!(request.clipping, Clipping::Flat { .. }) {
+                return Err(TrainError::field("clipping", "only flat clipping follows a quantile", "use `adaptive`"));
+            }
+        }
+        let coordinates = weights + usize::from(request.adaptive.is_some());
+        let lattice_of = |multiplier: f64| match request.adaptive {
+            Some(Adaptive { count_noise, .. }) => {
+                Lattice::counting(multiplier, count_noise, weights, request.steps)
+            }
+            None => Lattice::new(norm, multiplier, weights, request.steps),
+        };
+        let event_of = |lattice: &Lattice| event(request, rate, lattice, coordinates, request.steps);
         let multiplier = match request.noise {
             NoiseGoal::Multiplier(multiplier) => multiplier,
             NoiseGoal::Epsilon(epsilon) => {
                 let price = |multiplier: f64| {
-                    let event = lattice_of(multiplier).and_then(|lattice| event_of(&lattice)).ok();
+                    // More noise than a count leaves room for is refused below; it has a price all the same, so that the
+                    // search goes on.
+                    let lattice = lattice_of(multiplier);
+                    let lattice = lattice.or_else(|_| Lattice::new(norm, multiplier, weights, request.steps));
+                    let event = lattice.and_then(|lattice| event_of(&lattice)).ok();
                     let statement = event.and_then(|event| statement(&event, request.delta).ok());
                     statement.map_or(f64::INFINITY, |statement| statement.best as f64)
                 };
@@ -146,6 +167,7 @@ impl DpPlan {
             units: request.units,
             rows_per_unit: request.rows_per_unit,
             clipping,
+            adaptive: request.adaptive,
             noise_multiplier: multiplier,
             divisor,
             parts: (expected.unwrap_or(divisor) / UNITS_PER_PART).ceil().clamp(1.0, f64::from(u32::MAX)) as u32,
@@ -198,7 +220,17 @@ impl DpPlan {
         }
     }
 
-    /// The largest norm of a clipped gradient: of all layers together.
+    /// How the clipping norm changes, if it does.
+    pub fn adaptive(&self) -> Option<&Adaptive> {
+        self.adaptive.as_ref()
+    }
+
+    /// The clipping with another norm, which a step of adaptive clipping has.
+    pub(crate) fn clipping_to(&self, bound: f64) -> Clipping {
+        if self.adaptive.is_some() { Clipping::Flat { bound } } else { self.clipping() }
+    }
+
+    /// The largest norm of a clipped gradient: of all layers together, and in the first step if it changes.
     pub fn norm(&self) -> f64 {
         norm(&self.clipping()).unwrap_or(f64::INFINITY)
     }
@@ -223,6 +255,11 @@ impl DpPlan {
         self.weights
     }
 
+    /// How many integers get noise in a step: one for each weight, and the count of adaptive clipping.
+    pub fn coordinates(&self) -> usize {
+        self.weights + usize::from(self.adaptive.is_some())
+    }
+
     /// δ of the run.
     pub fn delta(&self) -> Delta {
         self.delta
@@ -244,7 +281,7 @@ impl DpPlan {
     /// What [`Training::new`] refuses.
     pub fn mechanism<S: Steps>(&self) -> Result<Training<S>, TrainError> {
         let (sensitivity, variance) = (self.lattice.sensitivity(), self.lattice.variance());
-        let training = Training::new(self.rate, sensitivity, variance, self.weights, self.steps, self.neighbors)?;
+        let training = Training::new(self.rate, sensitivity, variance, self.coordinates(), self.steps, self.neighbors)?;
         debug_assert_eq!(training.event(), self.event);
         Ok(training)
     }
@@ -362,11 +399,11 @@ fn event(
     request: &PlanRequest,
     rate: Ratio,
     lattice: &Lattice,
-    weights: usize,
+    coordinates: usize,
     steps: u64,
 ) -> Result<PrivacyEvent, TrainError> {
     let (sensitivity, variance) = (lattice.sensitivity(), lattice.variance());
-    let training: Training<NoSteps> = Training::new(rate, sensitivity, variance, weights, steps, request.neighbors)?;
+    let training: Training<NoSteps> = Training::new(rate, sensitivity, variance, coordinates, steps, request.neighbors)?;
     Ok(training.event())
 }
 

@@ -82,7 +82,7 @@ impl TrainingSession {
             plan.units().map_or(plan.divisor(), |units| units as f64 * plan.rate().as_f64()),
             plan.parts(),
             plan.noise_multiplier(),
-            plan.norm(),
+            card::clipping_norm(plan),
             plan.divisor(),
             card::rounded_up(price.best),
             plan.delta().as_f64(),
@@ -215,7 +215,8 @@ fn rehearse(job: &Job, base: &Path, plan: &DpPlan, model: &mut dyn Model) -> Res
     let batch = Batch { inputs, targets, offsets: vec![0, 1] };
     let seen = model.add_clipped(&batch, &plan.clipping(), &mut sum).map_err(|error| wrong(error.to_string()))?;
     let mut integers = vec![0; plan.weights()];
-    if seen.not_finite > 0 || plan.lattice().add(&sum, 1, plan.norm(), &mut integers).is_err() {
+    let untold = plan.adaptive().is_some() && seen.norms.is_empty();
+    if untold || seen.not_finite > 0 || plan.lattice().add(&sum, 1, plan.norm(), &mut integers).is_err() {
         return Err(wrong("it does not clip the gradient of a made-up row".into()));
     }
     let still = unmoved(model, &batch, &plan.clipping(), &sum).map_err(|error| wrong(error.to_string()))?;

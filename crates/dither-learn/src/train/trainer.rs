@@ -53,6 +53,8 @@ pub struct Progress<'a> {
     pub executed: u64,
     /// How many are planned.
     pub planned: u64,
+    /// The clipping norm of the step.
+    pub bound: f64,
     /// What was seen on the way; nothing unless the run is watched by an operator.
     pub observed: Option<&'a Observed>,
 }
@@ -144,10 +146,12 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let charged = Measurement::new(self.plan.mechanism::<&mut Trainer<'_, M>>()?, request).authorize(charge)?;
         let table = Table::new(self.source.read()?, self.plan.rows_per_unit(), self.job.key());
         self.job.recognise(table.digest())?;
-        let executed = match self.checkpoint.exists() {
-            true => checkpoint::read(&self.checkpoint, &name, &hash, self.model.trainable_mut(), &mut optimizer)?,
-            false => 0,
-        };
+        let (mut executed, mut bound) = (0, self.plan.norm());
+        if self.checkpoint.exists() {
+            let weights = self.model.trainable_mut();
+            let header = checkpoint::read(&self.checkpoint, &name, &hash, weights, &mut optimizer)?;
+            (executed, bound) = (header.executed, header.bound.unwrap_or(bound));
+        }
         let mut trainer = Trainer {
             sampler: Sampler::new(self.job.copy(), self.plan.rate(), self.plan.parts()),
             plan: self.plan,
@@ -157,7 +161,15 @@ impl<M: Model + ?Sized> Run<'_, M> {
             physical: self.physical,
             part: vec![0.0; self.plan.weights()],
             executed,
-            header: Header { request: name, plan: hash, executed, charge: receipt.clone(), lengths: [0; 4] },
+            bound,
+            header: Header {
+                request: name,
+                plan: hash,
+                executed,
+                charge: receipt.clone(),
+                bound: None,
+                lengths: [0; 4],
+            },
             checkpoint: self.checkpoint,
             every: self.every,
             operator: self.operator,
@@ -188,6 +200,8 @@ struct Trainer<'run, M: ?Sized> {
     /// The sum of one part.
     part: Vec<f32>,
     executed: u64,
+    /// The clipping norm of the step.
+    bound: f64,
     header: Header,
     checkpoint: PathBuf,
     every: u64,
@@ -206,37 +220,37 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
         sum.fill(0);
         self.observed = Observed::default();
         let parts = self.sampler.sample(step, self.table.units()).map_err(|error| self.fail(error))?;
-        let (clipping, norm, lattice) = (self.plan.clipping(), self.plan.norm(), self.plan.lattice());
+        let lattice = self.plan.lattice();
+        let (gradients, count) = sum.split_at_mut(self.plan.weights());
         for units in parts.iter().filter(|units| !units.is_empty()) {
-            self.part.fill(0.0);
-            for chunk in units.chunks(self.physical) {
-                let batch = self.table.batch(chunk);
-                match self.model.add_clipped(&batch, &clipping, &mut self.part) {
-                    Ok(seen) if self.operator => {
-                        self.observed.losses.extend(seen.losses);
-                        self.observed.norms.extend(seen.norms);
-                        self.observed.not_finite += seen.not_finite;
-                    }
-                    Ok(_) => {}
-                    Err(error) => return Err(self.fail(error)),
-                }
-            }
-            let added = lattice.add(&self.part, units.len(), norm, sum);
+            let unclipped = self.clipped_sum(units)?;
+            let added = lattice.add(&self.part, units.len(), self.bound, gradients);
             added.map_err(|_| self.fail("the model gave a sum that clipped gradients cannot have"))?;
+            if let (Some(count), Some(moved)) = (count.first_mut(), lattice.count()) {
+                // ½ for each unit that is not clipped and −½ for each other one, as 2·½·`moved` steps.
+                let more = 2 * i128::from(unclipped) - units.len() as i128;
+                *count = count.saturating_add((more * i128::from(moved)).clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            }
         }
         Ok(())
     }
 
     fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
-        let (lattice, divisor) = (self.plan.lattice(), self.plan.divisor());
-        self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], divisor));
+        let (lattice, divisor, bound) = (self.plan.lattice(), self.plan.divisor(), self.bound);
+        self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], bound, divisor));
+        if let (Some(adaptive), Some(noisy), Some(moved)) =
+            (self.plan.adaptive(), sum.get(self.plan.weights()), lattice.count())
+        {
+            let count = *noisy as f64 / (2.0 * moved as f64);
+            self.bound = adaptive.next(bound, self.plan.norm(), count, divisor);
+        }
         self.executed = step + 1;
         let planned = self.plan.steps();
         if self.executed.is_multiple_of(self.every) || self.executed == planned {
             self.save().map_err(|error| self.fail(error))?;
         }
         let observed = self.operator.then_some(&self.observed);
-        match (self.watch)(Progress { executed: self.executed, planned, observed }) {
+        match (self.watch)(Progress { executed: self.executed, planned, bound, observed }) {
             true => Ok(()),
             false => Err(self.fail("it was interrupted")),
         }
@@ -244,9 +258,33 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
 }
 
 impl<M: Model + ?Sized> Trainer<'_, M> {
+    /// Puts the sum of the clipped gradients of these units into `part`, and counts those that were not clipped.
+    fn clipped_sum(&mut self, units: &[u32]) -> Result<u64, GateError> {
+        self.part.fill(0.0);
+        let clipping = self.plan.clipping_to(self.bound);
+        let mut unclipped = 0;
+        for chunk in units.chunks(self.physical) {
+            let batch = self.table.batch(chunk);
+            let seen = self.model.add_clipped(&batch, &clipping, &mut self.part);
+            let seen = seen.map_err(|error| self.fail(error))?;
+            if self.plan.adaptive().is_some() && seen.norms.len() != chunk.len() {
+                return Err(self.fail("the model does not tell the norms that adaptive clipping counts"));
+            }
+            // A norm that is not a number is not below.
+            unclipped += seen.norms.iter().filter(|norm| **norm <= self.bound).count() as u64;
+            if self.operator {
+                self.observed.losses.extend(seen.losses);
+                self.observed.norms.extend(seen.norms);
+                self.observed.not_finite += seen.not_finite;
+            }
+        }
+        Ok(unclipped)
+    }
+
     fn save(&mut self) -> Result<(), TrainError> {
         let (weights, optimizer) = (self.model.trainable(), &self.optimizer);
         self.header.executed = self.executed;
+        self.header.bound = self.plan.adaptive().map(|_| self.bound);
         self.header.lengths = [weights.len(), optimizer.first.len(), optimizer.second.len(), optimizer.average.len()];
         checkpoint::write(&self.checkpoint, &self.header, weights, optimizer)
     }

@@ -1,5 +1,6 @@
 //! Tests of training by the number of the attack they stage. False-alarm rate 1e-9 per test unless it says otherwise.
 
+mod adaptive;
 mod audit;
 mod bounds;
 mod data;
@@ -62,6 +63,7 @@ impl Setup {
                 steps,
                 clipping: Clipping::Flat { bound: 1.0 },
                 noise: NoiseGoal::Multiplier(1.0),
+                adaptive: None,
                 delta: "1e-4".parse().unwrap(),
                 divisor: None,
             },
@@ -204,7 +206,12 @@ impl<F: FnMut(&Batch, &mut [f32])> Model for Scripted<F> {
         sum: &mut [f32],
     ) -> Result<Observed, Box<dyn Error + Send + Sync>> {
         (self.add)(batch, sum);
-        Ok(Observed::default())
+        // Of rows of one number, that is the norm.
+        let norms = match &batch.inputs {
+            Inputs::Numbers { values, width: 1 } => values.iter().map(|x| f64::from(x.abs())).collect(),
+            _ => Vec::new(),
+        };
+        Ok(Observed { norms, ..Observed::default() })
     }
     fn add_gradients(&mut self, _: &Batch, _: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>> {
         Err("not for tests".into())

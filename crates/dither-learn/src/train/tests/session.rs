@@ -5,7 +5,7 @@ use dither_core::Explain;
 use super::*;
 use crate::train::session::TrainingSession;
 
-const JOB: &str = r#"
+pub(super) const JOB: &str = r#"
     [ledger]
     file = "ledger.db"
     scope = "people"

@@ -1,0 +1,56 @@
+//! A clipping norm that follows a quantile of the norms of gradients, at no price of its own.
+
+use serde::{Deserialize, Serialize};
+
+use crate::train::error::TrainError;
+
+/// How far the norm may move away from the first one, in either direction.
+const FURTHEST: f64 = 1e6;
+/// The norms that models accept.
+const BOUNDS: (f64, f64) = (1e-9, 1e9);
+
+/// A clipping norm that is set anew after every step, so that about this share of gradients is not longer.
+///
+/// # Privacy
+/// Every unit in a sample adds ½ to a count if its gradient is not clipped, and −½ if it is. The count is one coordinate
+/// more of the vector that the noise of the step is added to: one mechanism, one event. With noise of deviation
+/// `count_noise` on the count, the gradients have a multiplier z_Δ of their own for which
+/// 1/z² = 1/z_Δ² + 1/(2·count_noise)², where z is the multiplier of the plan; so z is below 2·count_noise. See
+/// [`Lattice::counting`](crate::train::noise::Lattice::counting). The norm of a step follows from noisy counts of steps
+/// before it, which is post-processing.
+///
+/// # References
+/// Andrew, Thakkar, McMahan and Ramaswamy, *Differentially Private Learning with Adaptive Clipping*, 2021, Theorem 1 and
+/// section 3.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adaptive {
+    /// The share of gradients that should not be clipped.
+    pub quantile: f64,
+    /// How fast the norm moves: its logarithm, by so many times the difference of shares.
+    pub learning_rate: f64,
+    /// The standard deviation of the noise on the count, in units.
+    pub count_noise: f64,
+}
+
+impl Adaptive {
+    /// Refuses what makes no sense.
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
+        if !(0.0..=1.0).contains(&self.quantile) {
+            return Err(TrainError::field("clipping.quantile", format!("{}", self.quantile), "use 0.5, or 0 to 1"));
+        }
+        if !(self.learning_rate > 0.0 && self.learning_rate <= 10.0) {
+            let problem = format!("{}", self.learning_rate);
+            return Err(TrainError::field("clipping.learning_rate", problem, "use about 0.2"));
+        }
+        Ok(())
+    }
+
+    /// The norm of the next step, from that of this one and the noisy count: of units that were not clipped less those
+    /// that were, halved. The divisor is public, and not the size of the sample.
+    pub(crate) fn next(&self, bound: f64, first: f64, count: f64, divisor: f64) -> f64 {
+        let share = count / divisor + 0.5;
+        let next = bound * (-self.learning_rate * (share - self.quantile)).exp();
+        next.clamp((first / FURTHEST).max(BOUNDS.0), (first * FURTHEST).min(BOUNDS.1))
+    }
+}
