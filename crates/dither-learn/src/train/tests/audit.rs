@@ -1,6 +1,6 @@
 //! A lower bound on ε by attack: canaries in the gradient, one run.
 
-use dither_testing::SeededBytes;
+use dither_testing::{SeededBytes, binomial};
 
 use super::*;
 
@@ -66,34 +66,47 @@ fn lower_bounds_are_the_published_ones() {
     }
 }
 
-/// Each canary has a direction of its own, and its clipped gradient is all of the clipping norm.
-const CANARIES: usize = 100_000;
 const DELTA: &str = "1e-6";
+/// For audits in one run.
+const CANARIES: usize = 100_000;
 
 /// Trains with a coin for each canary, and gives the coins and the scores.
-async fn scores(epsilon: &str, steps: u64, rate: f64) -> (Vec<bool>, Vec<f64>) {
+///
+/// Each canary has a direction of its own, and its clipped gradient is all of the clipping norm. No float is added to
+/// another, so that one part is enough.
+async fn scores(epsilon: &str, steps: u64, rate: f64, canaries: usize) -> (Vec<bool>, Vec<f64>) {
     let folder = tempfile::tempdir().unwrap();
     let mut coins = SeededBytes::new(5);
-    let inside: Vec<bool> = (0..CANARIES).map(|_| coins.unit() < 0.5).collect();
+    let inside: Vec<bool> = (0..canaries).map(|_| coins.unit() < 0.5).collect();
     let mut text = "x,y\n".to_owned();
-    (0..CANARIES).filter(|i| inside[*i]).for_each(|i| writeln!(text, "{i},a").unwrap());
+    (0..canaries).filter(|i| inside[*i]).for_each(|i| writeln!(text, "{i},a").unwrap());
     let mut setup = Setup::new(folder.path(), steps).with_table(&text).with_key(11);
-    let last = CANARIES as f64 - 1.0;
+    let last = canaries as f64 - 1.0;
     if let Data::Table { features, .. } = &mut setup.data {
         *features = vec![Feature::Number { column: "x".into(), lower: 0.0, upper: last, missing: None }];
     }
-    setup.request.units = Some(CANARIES as u64);
+    setup.request.units = None;
     setup.request.sample = SampleGoal::Rate(rate);
     setup.request.delta = DELTA.parse().unwrap();
     setup.request.noise = NoiseGoal::Epsilon(epsilon.parse().unwrap());
     setup.request.divisor = Some(1.0);
-    setup.every = steps;
-    let mut model = Scripted::new(CANARIES, |batch, sum| {
+    (setup.every, setup.physical) = (steps, 1024);
+    let mut model = Scripted::new(canaries, |batch, sum| {
         let Inputs::Numbers { values, .. } = &batch.inputs else { return };
         values.iter().for_each(|x| sum[((f64::from(*x) + 1.0) / 2.0 * last).round() as usize] += 1.0);
     });
     setup.run(&mut model, &mut |_| true).await.unwrap();
     (inside, model.weights.iter().map(|weight| -f64::from(*weight)).collect())
+}
+
+fn delta() -> f64 {
+    DELTA.parse::<dither_core::Delta>().unwrap().as_f64()
+}
+
+/// Scores of a single step as if the noise were so many times as wide: a score is the canary's share of the sum, and noise.
+fn with_noise(factor: f64, inside: &[bool], scores: &[f64]) -> Vec<f64> {
+    let signal = |i: usize| if inside[i] { 1.0 } else { 0.0 };
+    scores.iter().enumerate().map(|(i, score)| signal(i) + factor * (score - signal(i))).collect()
 }
 
 /// Guesses that the highest scores are in and the lowest are out, as many as were registered beforehand.
@@ -103,13 +116,28 @@ fn audit(inside: &[bool], scores: &[f64], guesses: usize) -> f64 {
     let half = guesses / 2;
     let right = order[..half].iter().filter(|i| !inside[**i]).count()
         + order[order.len() - half..].iter().filter(|i| inside[**i]).count();
-    lower_bound(inside.len(), guesses, right, DELTA.parse::<dither_core::Delta>().unwrap().as_f64(), 0.05)
+    lower_bound(inside.len(), guesses, right, delta(), 0.05)
+}
+
+/// The largest ε that canaries refute which are independent of each other, as those with a direction each are.
+///
+/// Each is then a trial of its own of the test "in, if the score is above the threshold": (ε, δ)-privacy allows no more
+/// right than e^ε·wrong + δ (Clopper and Pearson for both shares, 97.5 % each). The threshold is fixed beforehand.
+fn independent_bound(inside: &[bool], scores: &[f64], threshold: f64) -> f64 {
+    let count = |kind: bool| {
+        let all = inside.iter().filter(|inside| **inside == kind).count() as u64;
+        let above = inside.iter().zip(scores).filter(|(inside, score)| **inside == kind && **score > threshold);
+        (above.count() as u64, all)
+    };
+    let ((right, members), (wrong, others)) = (count(true), count(false));
+    let (right, wrong) = (binomial::lower(right, members, 0.025), binomial::upper(wrong, others, 0.025));
+    ((right - delta()).max(f64::MIN_POSITIVE) / wrong).ln().max(0.0)
 }
 
 #[tokio::test]
 async fn tr_12_no_audit_of_the_healthy_build_exceeds_its_claim_and_mutants_do() {
     for (epsilon, steps, rate) in [("1", 1, 1.0), ("4", 1, 1.0), ("8", 1, 1.0), ("1", 8, 0.5)] {
-        let (inside, healthy) = scores(epsilon, steps, rate).await;
+        let (inside, healthy) = scores(epsilon, steps, rate, CANARIES).await;
         let claim: f64 = epsilon.parse().unwrap();
         let found = audit(&inside, &healthy, 1000);
         assert!(found <= claim, "{found} > {claim}");
@@ -117,16 +145,25 @@ async fn tr_12_no_audit_of_the_healthy_build_exceeds_its_claim_and_mutants_do() 
         if steps > 1 {
             continue;
         }
-        // The score is the canary's share of the sum, and noise: less noise is a smaller multiple of it.
-        let signal = |i: usize| if inside[i] { 1.0 } else { 0.0 };
-        let mutant = |factor: f64| -> Vec<f64> {
-            healthy.iter().enumerate().map(|(i, score)| signal(i) + factor * (score - signal(i))).collect()
-        };
-        let off = audit(&inside, &mutant(0.0), 50_000);
+        let off = audit(&inside, &with_noise(0.0, &inside, &healthy), 50_000);
         assert!(off > claim, "noise off: {off} of {claim}");
-        if claim == 1.0 {
-            let halved = audit(&inside, &mutant(0.5), 1000);
-            assert!(halved > claim, "half the noise: {halved} of {claim}");
-        }
+        let halved = audit(&inside, &with_noise(0.5, &inside, &healthy), 1000);
+        println!("claim {claim}: healthy {found:.2}, noise halved {halved:.2}, noise off {off:.2}");
+        // At 8 so many canaries do not hold the information: see the next test.
+        assert!(claim == 8.0 || halved > claim, "half the noise: {halved} of {claim}");
     }
+}
+
+#[tokio::test]
+async fn tr_12_half_the_noise_is_found_at_8_by_a_million_canaries() {
+    let (inside, healthy) = scores("8", 1, 1.0, 1_000_000).await;
+    let halved = with_noise(0.5, &inside, &healthy);
+    // (8, 1e-6) is σ = 0.653 (analytic Gaussian): 4.4 deviations of half of it, which two others of a million pass.
+    let threshold = 4.4 * 0.653 / 2.0;
+    let (found, control) =
+        (independent_bound(&inside, &healthy, threshold), independent_bound(&inside, &halved, threshold));
+    let one_run = [10_000, 30_000, 100_000].map(|guesses| audit(&inside, &halved, guesses));
+    println!("claim 8: healthy {found:.2}, noise halved {control:.2}; without independence {one_run:.2?}");
+    assert!(found <= 8.0, "{found}");
+    assert!(control > 8.0, "half the noise: {control}");
 }
