@@ -247,6 +247,9 @@ pub struct Train {
     /// Show losses and clipped shares of every step: private, for whoever may see the table
     #[arg(long, conflicts_with = "plan")]
     pub operator: bool,
+    /// Train at each of these ε on a table that the job says is `public`, and draw how good models are; nothing is charged
+    #[arg(long, value_name = "EPSILON,…", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "operator"])]
+    pub sweep: Vec<Epsilon>,
 }
 
 #[derive(ClapArgs)]

@@ -108,3 +108,31 @@ fn jobs_that_cannot_be_are_refused_with_what_to_write() {
         assert!(told.contains(&format!("error[{code}]")) && told.contains(hint), "{told}");
     }
 }
+
+#[test]
+fn tr_10_a_sweep_needs_a_public_table_and_charges_nothing() {
+    let folder = folder();
+    let refused = train(folder.path(), &["--sweep", "0.5,4"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("public = true"), "{}", text(&refused.stderr));
+
+    let measured = r#"
+[evaluation]
+epsilon = 1
+[evaluation.data]
+kind = "table"
+file = "people.csv"
+features = [{ column = "x", lower = 0, upper = 1 }]
+label = { column = "y", classes = ["no", "yes"] }
+"#;
+    std::fs::write(folder.path().join("job.toml"), format!("public = true\n{JOB}{measured}")).unwrap();
+    let swept = train(folder.path(), &["--sweep", "4,0.5"]);
+    let told = text(&swept.stdout);
+    assert!(swept.status.success(), "{}", text(&swept.stderr));
+    assert!(told.starts_with("ε 0.5000: right in ") && told.contains("nothing was charged"), "{told}");
+    let points: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("model/sweep.json")).unwrap()).unwrap();
+    assert_eq!((points[0]["epsilon"].as_f64(), points[1]["epsilon"].as_f64()), (Some(0.5), Some(4.0)));
+    assert!(points[1]["accuracy"].as_f64().unwrap() > 0.8, "{points}");
+    assert!(std::fs::read_to_string(folder.path().join("model/sweep.svg")).unwrap().starts_with("<svg"));
+    assert!(!folder.path().join("ledger.db").exists());
+}

@@ -13,20 +13,16 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dither_learn::model::{Batch, Model, Targets};
-use dither_learn::nn::Network;
+use dither_learn::model::Batch;
 use dither_learn::train::data::Rows;
-use dither_learn::train::job::{Job, ModelPart};
-use dither_learn::train::linear::Linear;
-use dither_learn::train::load::{Data, Source};
+use dither_learn::train::evaluation::accuracy_on;
+use dither_learn::train::job::Job;
+use dither_learn::train::load::Source;
 use dither_learn::train::optimizer::Optimizer;
-use dither_learn::train::plan::DpPlan;
 use dither_learn::train::session::TrainingSession;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How many rows are predicted at once.
-const PREDICTED: usize = 1000;
 /// How many rows of a twin are handed to the model at once.
 const PHYSICAL: usize = 64;
 
@@ -43,27 +39,25 @@ async fn main() -> Fallible<()> {
     let options = options()?;
     let folder = tempfile::tempdir()?;
     let base = std::fs::canonicalize(&options.job)?.parent().unwrap_or(Path::new("/")).to_owned();
-    let written = written(&options, &base)?;
-    let whole = Job::parse(&toml::to_string(&written)?)?;
+    let whole = written(&options)?.placed(&base);
     let test_data = &whole.evaluation.as_ref().ok_or("the job has no [evaluation], so no test rows")?.data;
     let test = Source::open(test_data, &base, None)?.public_rows()?;
 
     let mut shares = Vec::new();
     for run in 1..=options.runs {
         let place = folder.path().join(run.to_string());
+        let mut job = whole.clone();
+        job.evaluation = None;
+        job.run = format!("utility {run}");
+        (job.ledger.file, job.output.folder) = (place.join("ledger.db"), place.join("model"));
         std::fs::create_dir(&place)?;
-        let mut table = written.clone();
-        table.remove("evaluation");
-        table.insert("run".into(), format!("utility {run}").into());
-        let job = place.join("job.toml");
-        std::fs::write(&job, toml::to_string(&table)?)?;
-        let mut session = TrainingSession::open(&job)?;
+        let mut session = TrainingSession::new(job, &base)?;
         if run == 1 {
             print!("{}", session.summary()?);
         }
         let start = Instant::now();
         session.train(false, false, &mut |_| true).await?;
-        let share = right(session.model(), &test)?;
+        let share = accuracy_on(session.model(), &test)?;
         println!("private {run}: {:.2} % right, {:.0} s", 100.0 * share, start.elapsed().as_secs_f64());
         shares.push(share);
     }
@@ -74,7 +68,7 @@ async fn main() -> Fallible<()> {
         let rows = Source::open(&whole.data, &base, whole.unit.column.as_deref())?.public_rows()?;
         for seed in 1..=options.twins {
             let start = Instant::now();
-            let share = twin(&whole, &rows, &test, seed, options.twin_rate)?;
+            let share = twin(&whole, &base, &rows, &test, seed, options.twin_rate)?;
             println!("twin {seed}: {:.2} % right, {:.0} s", 100.0 * share, start.elapsed().as_secs_f64());
             shares.push(share);
         }
@@ -84,16 +78,13 @@ async fn main() -> Fallible<()> {
 }
 
 /// Trains without privacy. Each row is a sample of its own.
-fn twin(job: &Job, rows: &Rows, test: &Rows, seed: u64, rate: Option<f64>) -> Fallible<f64> {
-    let mut model: Box<dyn Model> = match &job.model {
-        ModelPart::Network { network, .. } => Box::new(Network::new(network, seed)?),
-        _ => {
-            let (inputs, outputs) = job.shape(Path::new(""))?;
-            Box::new(Linear::new(inputs, outputs)?)
-        }
-    };
-    // Sampling and steps are those of the plan; its noise is not used.
-    let plan = DpPlan::new(&job.plan_request()?, model.trainable().len())?;
+fn twin(job: &Job, base: &Path, rows: &Rows, test: &Rows, seed: u64, rate: Option<f64>) -> Fallible<f64> {
+    // First weights follow from the name of a run. Sampling and steps are those of the plan; its noise is not used.
+    let mut job = job.clone();
+    job.run = format!("twin {seed}");
+    let mut session = TrainingSession::new(job.clone(), base)?;
+    let plan = session.plan().clone();
+    let model = session.model();
     let mut schedule = job.schedule();
     schedule.learning_rate = rate.unwrap_or(schedule.learning_rate);
     let mut optimizer = Optimizer::new(schedule, plan.steps(), model.trainable())?;
@@ -110,23 +101,7 @@ fn twin(job: &Job, rows: &Rows, test: &Rows, seed: u64, rate: Option<f64>) -> Fa
     }
     let weights = optimizer.result(model.trainable()).to_vec();
     model.trainable_mut().copy_from_slice(&weights);
-    right(model.as_mut(), test)
-}
-
-/// The share of rows that a model classifies rightly.
-fn right(model: &mut dyn Model, test: &Rows) -> Fallible<f64> {
-    let all: Vec<u32> = (0..test.count() as u32).collect();
-    let mut right = 0;
-    for chunk in all.chunks(PREDICTED) {
-        let Targets::Classes(classes) = test.targets(chunk) else { return Err("the labels are no classes".into()) };
-        let scores = model.predict(&test.inputs(chunk))?;
-        let outputs = scores.len() / classes.len();
-        for (scores, class) in scores.chunks(outputs).zip(classes) {
-            let best = (0..outputs).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
-            right += usize::from(best == Some(class as usize));
-        }
-    }
-    Ok(right as f64 / test.count().max(1) as f64)
+    Ok(accuracy_on(model, test)?)
 }
 
 /// Mean and deviation (over n − 1) in per cent.
@@ -141,8 +116,8 @@ fn summary(name: &str, shares: &[f64]) {
     println!("{name}: {:.2} ± {:.2} % right, {count} runs", 100.0 * mean, 100.0 * deviation);
 }
 
-/// The job as a table, with its paths made absolute and its fields set.
-fn written(options: &Options, base: &Path) -> Fallible<toml::Table> {
+/// The job with its fields set.
+fn written(options: &Options) -> Fallible<Job> {
     let text = std::fs::read_to_string(&options.job).map_err(|error| format!("{}: {error}", options.job.display()))?;
     let mut table: toml::Table = text.parse()?;
     for (path, value) in &options.set {
@@ -159,24 +134,7 @@ fn written(options: &Options, base: &Path) -> Fallible<toml::Table> {
                 part.get_mut(name).and_then(|part| part.as_table_mut()).ok_or_else(|| format!("no table in {path}"))?;
         }
     }
-    let job = Job::parse(&toml::to_string(&table)?)?;
-    for (data, place) in [(Some(&job.data), "data"), (job.evaluation.as_ref().map(|part| &part.data), "evaluation")] {
-        let names: &[&str] = match data {
-            Some(Data::Images { .. }) => &["images", "labels"],
-            Some(_) => &["file"],
-            None => continue,
-        };
-        let part = table.get_mut(place).and_then(|part| part.as_table_mut());
-        let part = if place == "data" { part } else { part.and_then(|part| part.get_mut("data")?.as_table_mut()) };
-        let Some(part) = part else { continue };
-        for name in names {
-            if let Some(path) = part.get(*name).and_then(|path| path.as_str()) {
-                let path = base.join(path).display().to_string();
-                part.insert((*name).into(), path.into());
-            }
-        }
-    }
-    Ok(table)
+    Ok(Job::parse(&toml::to_string(&table)?)?)
 }
 
 fn options() -> Fallible<Options> {

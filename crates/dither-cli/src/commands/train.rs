@@ -1,10 +1,14 @@
 //! `dither train`: plan, charge, train, write the model and its card.
 
 use std::io::IsTerminal;
+use std::path::Path;
 
 use dither_learn::train::card::rounded_up;
+use dither_learn::train::job::Job;
 use dither_learn::train::session::TrainingSession;
+use dither_learn::train::sweep::{self, Point};
 use dither_learn::train::trainer::Progress;
+use dither_report::curves::{Axis, Chart, Curve, svg};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Train;
@@ -14,6 +18,9 @@ const STYLE: &str = "{spinner} {msg} {wide_bar} {pos}/{len} steps, {eta} left";
 
 /// Trains a model.
 pub async fn run(command: &Train) -> anyhow::Result<()> {
+    if !command.sweep.is_empty() {
+        return sweep(command).await;
+    }
     let mut session = TrainingSession::open(&command.job)?;
     let summary = session.summary()?;
     if command.plan {
@@ -27,13 +34,12 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
     if let Ok(style) = ProgressStyle::with_template(STYLE) {
         bar.set_style(style);
     }
-    let bound = session.plan().norm();
     let mut watch = |progress: Progress<'_>| {
         bar.set_position(progress.executed);
         if let Some(observed) = progress.observed {
             let units = observed.losses.len().max(1) as f64;
             let loss = observed.losses.iter().map(|loss| f64::from(*loss)).sum::<f64>() / units;
-            let clipped = observed.norms.iter().filter(|norm| **norm > bound).count() as f64 / units;
+            let clipped = observed.norms.iter().filter(|norm| **norm > progress.bound).count() as f64 / units;
             let text = format!("step {}: loss {loss:.4}, {:.0} % clipped", progress.executed, 100.0 * clipped);
             bar.set_message(text.clone());
             if bar.is_hidden() {
@@ -64,4 +70,33 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
         session.folder().display(),
     );
     output::write(None, text.as_bytes())
+}
+
+/// Trains on a public table at every ε, and writes the curve as `sweep.svg` and `sweep.json` beside the model.
+async fn sweep(command: &Train) -> anyhow::Result<()> {
+    let job = Job::load(&command.job)?;
+    let base = command.job.parent().unwrap_or(Path::new(""));
+    let mut tell = |point: &Point| {
+        println!(
+            "ε {}: right in {:.2} % of rows, noise multiplier {:.5}",
+            point.price,
+            100.0 * point.accuracy,
+            point.noise_multiplier
+        );
+    };
+    let points = sweep::sweep(&job, base, &command.sweep, &mut tell).await?;
+    let axis = |label: &str, logarithmic| Axis { label: label.into(), logarithmic };
+    let line = points.iter().map(|point| (point.epsilon, 100.0 * point.accuracy)).collect();
+    let chart = Chart {
+        title: "How often a model is right, by the ε of its training".into(),
+        x: axis(&format!("ε at δ {:e}", job.privacy.delta.as_f64()), true),
+        y: axis("right, % of public test rows", false),
+        curves: vec![Curve { name: "one run each".into(), points: line }],
+        marks: Vec::new(),
+    };
+    let folder = base.join(&job.output.folder);
+    std::fs::create_dir_all(&folder)?;
+    output::write(Some(&folder.join("sweep.svg")), svg(&[chart]).as_bytes())?;
+    output::write(Some(&folder.join("sweep.json")), format!("{:#}\n", serde_json::to_value(&points)?).as_bytes())?;
+    output::write(None, format!("written to {}, nothing was charged\n", folder.display()).as_bytes())
 }

@@ -6,9 +6,9 @@ use dither_mechanisms::{ExactVector, VectorNoise};
 use dither_noise::NoiseSource;
 use serde::Serialize;
 
-use crate::model::{Model, Targets};
+use crate::model::{Inputs, Model, Targets};
 use crate::train::checkpoint;
-use crate::train::data::Table;
+use crate::train::data::{Rows, Table};
 use crate::train::error::TrainError;
 use crate::train::job::EvaluationPart;
 use crate::train::key::JobFile;
@@ -78,19 +78,43 @@ pub(crate) async fn evaluate(
     Ok(Accuracy { right, wrong, accuracy, epsilon: part.epsilon.as_f64() })
 }
 
+/// The share of rows about nobody that a model classifies rightly.
+///
+/// # Privacy
+/// None: nothing is charged, and there is no noise.
+///
+/// # Errors
+/// Rows without classes, or of another shape than the model.
+pub fn accuracy_on(model: &mut dyn Model, rows: &Rows) -> Result<f64, TrainError> {
+    let wrong = |problem| TrainError::field("evaluation.data", problem, "use rows with classes that fit the model");
+    let all: Vec<u32> = (0..rows.count() as u32).collect();
+    let mut right = 0;
+    for chunk in all.chunks(UNITS_AT_ONCE) {
+        let (inputs, targets) = (rows.inputs(chunk), rows.targets(chunk));
+        let Targets::Classes(classes) = targets else { return Err(wrong("it has no classes".to_owned())) };
+        right += right_in(model, &inputs, &classes).map_err(wrong)?;
+    }
+    Ok(right as f64 / rows.count().max(1) as f64)
+}
+
 /// Right and wrong rows.
 fn count(model: &mut dyn Model, table: &Table) -> Result<Vec<i128>, String> {
-    let (mut right, mut wrong) = (0, 0);
+    let (mut right, mut all) = (0, 0);
     let units: Vec<u32> = (0..table.units() as u32).collect();
     for chunk in units.chunks(UNITS_AT_ONCE) {
         let batch = table.batch(chunk);
         let Targets::Classes(classes) = &batch.targets else { continue };
-        let scores = model.predict(&batch.inputs).map_err(|error| error.to_string())?;
-        let outputs = scores.len() / classes.len().max(1);
-        for (scores, class) in scores.chunks(outputs.max(1)).zip(classes) {
-            let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
-            *(if best == Some(*class as usize) { &mut right } else { &mut wrong }) += 1;
-        }
+        right += right_in(model, &batch.inputs, classes)? as i128;
+        all += classes.len() as i128;
     }
-    Ok(vec![right, wrong])
+    Ok(vec![right, all - right])
+}
+
+/// How many rows have their largest score at their class.
+fn right_in(model: &mut dyn Model, inputs: &Inputs, classes: &[u32]) -> Result<usize, String> {
+    let scores = model.predict(inputs).map_err(|error| error.to_string())?;
+    let outputs = (scores.len() / classes.len().max(1)).max(1);
+    let best = |scores: &[f32]| (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+    let hits = scores.chunks(outputs).zip(classes).filter(|(scores, class)| best(scores) == Some(**class as usize));
+    Ok(hits.count())
 }

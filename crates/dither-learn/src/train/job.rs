@@ -62,6 +62,9 @@ pub struct Job {
     /// A name: another one is another run with another key, and is charged again.
     #[serde(default = "first")]
     pub run: String,
+    /// Whether the table is about nobody, as its steward says: only then may a sweep train on it without a charge.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub public: bool,
     /// Where the run is charged.
     pub ledger: LedgerPart,
     /// Which rows.
@@ -204,9 +207,6 @@ fn hundred() -> NonZeroU64 {
     NonZeroU64::MIN.saturating_add(99)
 }
 
-/// How gradients are clipped.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 fn half() -> f64 {
     0.5
 }
@@ -214,6 +214,9 @@ fn fifth() -> f64 {
     0.2
 }
 
+/// How gradients are clipped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ClippingPart {
     /// All layers together.
     Flat {
@@ -230,9 +233,6 @@ pub enum ClippingPart {
         /// The norm.
         bound: f64,
     },
-}
-
-/// How weights follow from gradients.
     /// All layers together, to a norm that follows a quantile of the norms of gradients.
     Adaptive {
         /// The norm of the first step.
@@ -246,6 +246,9 @@ pub enum ClippingPart {
         /// The deviation of the noise on the number of units that are not clipped; about a twentieth of a sample.
         count_noise: f64,
     },
+}
+
+/// How weights follow from gradients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerPart {
     /// The method, with its parameters.
@@ -299,6 +302,20 @@ impl Job {
         Self::parse(&text)
     }
 
+    /// The same job with its paths from a folder on, so that it can be used from anywhere.
+    pub fn placed(mut self, folder: &Path) -> Self {
+        self.data.place(folder);
+        if let Some(evaluation) = &mut self.evaluation {
+            evaluation.data.place(folder);
+        }
+        if let ModelPart::Network { weights: Some(file), .. } = &mut self.model {
+            *file = folder.join(&*file);
+        }
+        self.ledger.file = folder.join(&self.ledger.file);
+        self.output.folder = folder.join(&self.output.folder);
+        self
+    }
+
     /// The name of its key: a digest of everything it says.
     pub fn name(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();
@@ -347,6 +364,7 @@ impl Job {
             sample,
             steps,
             clipping,
+            adaptive,
             noise,
             delta: self.privacy.delta,
             divisor: self.sample.divisor,
@@ -364,7 +382,6 @@ impl Job {
         let verb = match self.unit.neighbors {
             Neighbors::AddOrRemoveUnit => "add or remove one",
             Neighbors::ReplaceUnit => "replace one",
-            adaptive,
         };
         let unit = self.unit.column.as_ref().map_or("row".to_owned(), |column| format!("`{column}`"));
         let table = self.ledger.table.clone().unwrap_or_else(|| self.ledger.scope.as_str().to_owned());

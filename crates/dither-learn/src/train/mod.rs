@@ -23,6 +23,7 @@ pub mod plan;
 mod published;
 pub mod sampler;
 pub mod session;
+pub mod sweep;
 mod tokens;
 pub mod trainer;
 mod warning;

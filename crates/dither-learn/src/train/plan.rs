@@ -130,9 +130,7 @@ impl DpPlan {
         }
         let coordinates = weights + usize::from(request.adaptive.is_some());
         let lattice_of = |multiplier: f64| match request.adaptive {
-            Some(Adaptive { count_noise, .. }) => {
-                Lattice::counting(multiplier, count_noise, weights, request.steps)
-            }
+            Some(Adaptive { count_noise, .. }) => Lattice::counting(multiplier, count_noise, weights, request.steps),
             None => Lattice::new(norm, multiplier, weights, request.steps),
         };
         let event_of = |lattice: &Lattice| event(request, rate, lattice, coordinates, request.steps);
@@ -403,7 +401,8 @@ fn event(
     steps: u64,
 ) -> Result<PrivacyEvent, TrainError> {
     let (sensitivity, variance) = (lattice.sensitivity(), lattice.variance());
-    let training: Training<NoSteps> = Training::new(rate, sensitivity, variance, coordinates, steps, request.neighbors)?;
+    let training: Training<NoSteps> =
+        Training::new(rate, sensitivity, variance, coordinates, steps, request.neighbors)?;
     Ok(training.event())
 }
 

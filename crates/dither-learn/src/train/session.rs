@@ -33,8 +33,15 @@ impl TrainingSession {
     /// # Errors
     /// What the job says that cannot be.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
-        let job = Job::load(path)?;
-        let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        Self::new(Job::load(path)?, path.parent().unwrap_or(Path::new("")))
+    }
+
+    /// Plans a job whose paths are relative to a folder.
+    ///
+    /// # Errors
+    /// As [`TrainingSession::open`].
+    pub fn new(job: Job, base: &Path) -> Result<Self, TrainError> {
+        let base = base.to_owned();
         let mut model = Trainable::new(&job, &base)?;
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
         rehearse(&job, &base, &plan, model.model())?;

@@ -227,9 +227,9 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
             let added = lattice.add(&self.part, units.len(), self.bound, gradients);
             added.map_err(|_| self.fail("the model gave a sum that clipped gradients cannot have"))?;
             if let (Some(count), Some(moved)) = (count.first_mut(), lattice.count()) {
-                // ½ for each unit that is not clipped and −½ for each other one, as 2·½·`moved` steps.
-                let more = 2 * i128::from(unclipped) - units.len() as i128;
-                *count = count.saturating_add((more * i128::from(moved)).clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+                // ½ for each unit that is not clipped and −½ for each other one; half a unit are `moved` steps.
+                let more = 2 * unclipped as i64 - units.len() as i64;
+                *count = count.saturating_add(more.saturating_mul(moved as i64));
             }
         }
         Ok(())

@@ -59,7 +59,8 @@ pub fn descriptions() -> Vec<(&'static str, Description)> {
         function(Silu),
         linear(4),
     ];
-    let lora_in = |targets: &[Target], blocks| Train::Lora(Lora { rank: 2, alpha: 6.0, targets: targets.to_vec(), blocks });
+    let lora_in =
+        |targets: &[Target], blocks| Train::Lora(Lora { rank: 2, alpha: 6.0, targets: targets.to_vec(), blocks });
     let lora = |targets: &[Target]| lora_in(targets, None);
     let every = [Target::Query, Target::Key, Target::Value, Target::Output, Target::Up, Target::Down];
     vec![

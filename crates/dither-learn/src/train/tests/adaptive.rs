@@ -203,7 +203,8 @@ async fn a_model_that_does_not_tell_norms_is_not_clipped_adaptively() {
 
 #[test]
 fn jobs_say_it_in_one_line() {
-    let text = super::session::JOB.replace("kind = \"flat\"\n    bound = 1", "kind = \"adaptive\"\nbound = 1\ncount_noise = 10");
+    let text = super::session::JOB
+        .replace("kind = \"flat\"\n    bound = 1", "kind = \"adaptive\"\nbound = 1\ncount_noise = 10");
     let job = Job::parse(&text).unwrap();
     assert!(matches!(job.clipping, ClippingPart::Adaptive { quantile: 0.5, learning_rate: 0.2, .. }));
     assert_eq!(job.plan_request().unwrap().adaptive.unwrap().count_noise, 10.0);

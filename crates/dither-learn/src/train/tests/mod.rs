@@ -9,6 +9,7 @@ mod plan;
 mod resume;
 mod sampler;
 mod session;
+mod sweep;
 mod text;
 
 use std::error::Error;
@@ -62,8 +63,8 @@ impl Setup {
                 sample: SampleGoal::Rate(0.25),
                 steps,
                 clipping: Clipping::Flat { bound: 1.0 },
-                noise: NoiseGoal::Multiplier(1.0),
                 adaptive: None,
+                noise: NoiseGoal::Multiplier(1.0),
                 delta: "1e-4".parse().unwrap(),
                 divisor: None,
             },

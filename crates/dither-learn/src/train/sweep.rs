@@ -1,0 +1,85 @@
+//! How good a model is at which ε, found out on rows about nobody.
+
+use dither_core::Epsilon;
+use serde::Serialize;
+use std::path::Path;
+
+use crate::train::card::rounded_up;
+use crate::train::error::TrainError;
+use crate::train::evaluation::accuracy_on;
+use crate::train::job::Job;
+use crate::train::load::Source;
+use crate::train::session::TrainingSession;
+
+/// No more points than somebody would wait for.
+const MOST: usize = 32;
+
+/// One run of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// The goal.
+    pub epsilon: f64,
+    /// What the run would have been charged, rounded up.
+    pub price: String,
+    /// σ, in clipping norms.
+    pub noise_multiplier: f64,
+    /// The share of the rows of `[evaluation]` that the model classifies rightly, without noise.
+    pub accuracy: f64,
+}
+
+/// Trains a job once at each ε, in rising order, and measures every model on the rows of `[evaluation]`.
+///
+/// Everything is as in a run of the job, but that each run has a ledger of its own, which is thrown away with its model.
+///
+/// # Privacy
+/// None, and nothing is charged to anybody: choosing an ε, or anything else, by what comes out on people would be a
+/// release. So the job must say `public = true`, by which its steward declares that nobody is in its tables.
+///
+/// # Errors
+/// A job that does not say so, has no `[evaluation]` with classes, or cannot be trained; no ε, or one twice.
+pub async fn sweep(
+    job: &Job,
+    folder: &Path,
+    epsilons: &[Epsilon],
+    done: &mut dyn FnMut(&Point),
+) -> Result<Vec<Point>, TrainError> {
+    if !job.public {
+        let problem = "a sweep trains without a charge, and the job does not say that its table is about nobody";
+        return Err(TrainError::field("public", problem, "write `public = true` if it is, or train and pay once"));
+    }
+    let mut epsilons = epsilons.to_vec();
+    epsilons.sort();
+    if epsilons.is_empty() || epsilons.len() > MOST || epsilons.windows(2).any(|pair| pair[0] == pair[1]) {
+        let problem = format!("{} values, or one of them twice", epsilons.len());
+        return Err(TrainError::field("sweep", problem, format!("name 1 to {MOST} different ones")));
+    }
+    let mut job = job.clone().placed(folder);
+    let Some(evaluation) = job.evaluation.take() else {
+        let hint = "add `[evaluation]` with public test rows";
+        return Err(TrainError::field("evaluation", "there is nothing to measure a model on", hint));
+    };
+    let unit = job.unit.column.as_deref();
+    let rows = Source::open(&evaluation.data, folder, unit)?.public_rows()?;
+    let temporary = |error: std::io::Error| TrainError::File { path: std::env::temp_dir(), problem: error.to_string() };
+    let mut points = Vec::new();
+    for epsilon in epsilons {
+        let place = tempfile::tempdir().map_err(temporary)?;
+        let mut job = job.clone();
+        (job.privacy.epsilon, job.privacy.noise_multiplier) = (Some(epsilon), None);
+        job.ledger.file = place.path().join("ledger.db");
+        // The ledger must hold one run, whatever the real one allows.
+        (job.ledger.epsilon, job.ledger.delta) = (epsilon, job.privacy.delta);
+        job.output.folder = place.path().join("model");
+        let mut session = TrainingSession::new(job, place.path())?;
+        session.train(false, false, &mut |_| true).await?;
+        let point = Point {
+            epsilon: epsilon.as_f64(),
+            price: rounded_up(session.plan().price()?.best),
+            noise_multiplier: session.plan().noise_multiplier(),
+            accuracy: accuracy_on(session.model(), &rows)?,
+        };
+        done(&point);
+        points.push(point);
+    }
+    Ok(points)
+}
