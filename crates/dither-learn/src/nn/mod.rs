@@ -26,7 +26,9 @@ mod error;
 mod factors;
 mod feedforward;
 mod ghost;
+mod half;
 mod images;
+mod int8;
 mod linear;
 mod lookup;
 mod loss;
@@ -39,7 +41,7 @@ mod simd;
 mod spans;
 mod tape;
 mod transformer;
-mod weights;
+pub(crate) mod weights;
 
 #[cfg(test)]
 mod tests;
@@ -47,5 +49,6 @@ mod tests;
 pub use activation::Activation;
 pub use description::{Decoder, Description, Encoder, Input, Layers, Lora, Objective, Stage, Target, Train};
 pub use error::NetworkError;
+pub use int8::{Quantized, quantize};
 pub use network::Network;
 pub use weights::AdapterFiles;

@@ -3,13 +3,14 @@
 //! The way of a run, file by file: [`session`] opens what [`job`] says is wanted, [`plan`] fixes every number that the guarantee depends
 //! on, [`key`] holds the one secret, [`data`] holds the rows after the charge, [`sampler`] draws who takes part in a step,
 //! [`noise`] brings clipped sums onto the lattice, [`optimizer`] makes weights of noisy sums, [`checkpoint`] keeps them, and
-//! [`trainer`] does all that in the one order that is private. `docs/training.md` tells it with its guarantee.
+//! [`trainer`] does all that in the one order that is private; [`folder`] reads a model back with its card. `docs/training.md` tells it with its guarantee.
 
 pub mod card;
 pub mod checkpoint;
 pub mod data;
 pub mod error;
 pub mod evaluation;
+pub mod folder;
 pub mod job;
 pub mod key;
 pub mod linear;

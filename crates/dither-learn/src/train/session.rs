@@ -10,6 +10,7 @@ use crate::nn::{Network, NetworkError};
 use crate::train::card;
 use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
+use crate::train::folder::{CARD, Form, WEIGHTS, WORDS, describe};
 use crate::train::job::{Job, ModelPart};
 use crate::train::key::{JobFile, unusable};
 use crate::train::linear::Linear;
@@ -179,8 +180,10 @@ impl TrainingSession {
         let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
         self.model.write(&folder, &receipt)?;
         let accuracy = self.accuracy.as_ref();
-        let json = format!("{:#}\n", card::json(&self.plan, &trained, accuracy)?);
-        for (name, text) in [("card.md", card::markdown(&self.plan, &trained, accuracy)?), ("card.json", json)] {
+        let mut json = card::json(&self.plan, &trained, accuracy)?;
+        describe(&mut json, &self.model.form(&self.job), &folder.join(WEIGHTS))?;
+        let json = format!("{json:#}\n");
+        for (name, text) in [(WORDS, card::markdown(&self.plan, &trained, accuracy)?), (CARD, json)] {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|error| unusable(&path, error))?;
         }
@@ -259,9 +262,20 @@ impl Trainable {
         }
     }
 
+    /// What it looks like, for its card.
+    fn form(&self, job: &Job) -> Form {
+        match self {
+            Self::Linear(_) => {
+                let (inputs, outputs) = job.shape();
+                Form::Linear { inputs, outputs }
+            }
+            Self::Network(network, _) => Form::Network { network: network.description().clone() },
+        }
+    }
+
     /// Writes all weights, and adapters by themselves where there are some.
     fn write(&self, folder: &Path, receipt: &str) -> Result<(), TrainError> {
-        let path = folder.join("model.safetensors");
+        let path = folder.join(WEIGHTS);
         let write = |path: PathBuf, bytes: &[u8]| std::fs::write(&path, bytes).map_err(|error| unusable(&path, error));
         match self {
             Self::Linear(linear) => card::write_weights(&path, linear, receipt),

@@ -7,6 +7,7 @@ mod files;
 mod golden;
 mod mutants;
 mod odd;
+mod quantized;
 
 use super::Network;
 use crate::model::{Batch, Clipping, Inputs, Model, Observed, Targets};

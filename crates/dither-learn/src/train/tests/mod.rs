@@ -3,6 +3,7 @@
 mod audit;
 mod bounds;
 mod data;
+mod folder;
 mod noise;
 mod plan;
 mod resume;
