@@ -41,6 +41,11 @@ impl Linear {
         Ok(Self { weights: vec![0.0; size], layers, outputs, inputs })
     }
 
+    /// Outputs and inputs.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.outputs, self.inputs]
+    }
+
     /// The inputs that are not zero, by number.
     fn features(&self, inputs: &Inputs, row: usize) -> Vec<(usize, f64)> {
         match inputs {

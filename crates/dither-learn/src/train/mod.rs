@@ -19,6 +19,7 @@ pub mod load;
 pub mod noise;
 pub mod optimizer;
 pub mod plan;
+pub mod reader;
 pub mod sampler;
 pub mod session;
 mod tokens;

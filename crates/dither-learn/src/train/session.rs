@@ -16,6 +16,7 @@ use crate::train::key::{JobFile, unusable};
 use crate::train::linear::Linear;
 use crate::train::load::{Data, Label, Source};
 use crate::train::plan::DpPlan;
+use crate::train::reader::Reader;
 use crate::train::trainer::{Progress, Run, Trained};
 
 /// One job: planned, and then trained.
@@ -25,6 +26,7 @@ pub struct TrainingSession {
     plan: DpPlan,
     model: Trainable,
     accuracy: Option<Accuracy>,
+    reader: Option<Reader>,
 }
 
 impl TrainingSession {
@@ -33,12 +35,20 @@ impl TrainingSession {
     /// # Errors
     /// What the job says that cannot be.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
+        Self::open_with(path, None)
+    }
+
+    /// The same, with tables of one more format.
+    ///
+    /// # Errors
+    /// What the job says that cannot be.
+    pub fn open_with(path: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
         let job = Job::load(path)?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
         let mut model = Trainable::new(&job, &base)?;
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
         rehearse(&job, &plan, model.model())?;
-        Ok(Self { job, base, plan, model, accuracy: None })
+        Ok(Self { job, base, plan, model, accuracy: None, reader })
     }
 
     /// The plan.
@@ -123,9 +133,9 @@ impl TrainingSession {
             _ => {}
         }
         let unit = self.job.unit.column.as_deref();
-        let source = Source::open(&self.job.data, &self.base, unit)?;
-        let measured =
-            self.job.evaluation.as_ref().map(|part| Source::open(&part.data, &self.base, unit)).transpose()?;
+        let open = |data: &Data| Source::open_with(data, &self.base, unit, self.reader);
+        let source = open(&self.job.data)?;
+        let measured = self.job.evaluation.as_ref().map(|part| open(&part.data)).transpose()?;
         let folder = self.folder();
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
@@ -181,7 +191,7 @@ impl TrainingSession {
         self.model.write(&folder, &receipt)?;
         let accuracy = self.accuracy.as_ref();
         let mut json = card::json(&self.plan, &trained, accuracy)?;
-        describe(&mut json, &self.model.form(&self.job), &folder.join(WEIGHTS))?;
+        describe(&mut json, &self.model.form(), &folder.join(WEIGHTS))?;
         let json = format!("{json:#}\n");
         for (name, text) in [(WORDS, card::markdown(&self.plan, &trained, accuracy)?), (CARD, json)] {
             let path = folder.join(name);
@@ -263,10 +273,10 @@ impl Trainable {
     }
 
     /// What it looks like, for its card.
-    fn form(&self, job: &Job) -> Form {
+    fn form(&self) -> Form {
         match self {
-            Self::Linear(_) => {
-                let (inputs, outputs) = job.shape();
+            Self::Linear(linear) => {
+                let [outputs, inputs] = linear.shape();
                 Form::Linear { inputs, outputs }
             }
             Self::Network(network, _) => Form::Network { network: network.description().clone() },
