@@ -13,6 +13,7 @@ use crate::train::data::Table;
 use crate::train::error::TrainError;
 use crate::train::key::JobFile;
 use crate::train::load::Source;
+use crate::train::mutant::{Mutant, is};
 use crate::train::optimizer::{Optimizer, Schedule};
 use crate::train::plan::DpPlan;
 use crate::train::sampler::Sampler;
@@ -228,8 +229,13 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
     }
 
     fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
-        let (lattice, divisor) = (self.plan.lattice(), self.plan.divisor());
-        self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], divisor));
+        let (lattice, mut divisor) = (self.plan.lattice(), self.plan.divisor());
+        if is(Mutant::DividedBySample) {
+            divisor = self.sampled(step) as f64;
+        }
+        if !is(Mutant::EmptySkipped) || self.sampled(step) > 0 {
+            self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], divisor));
+        }
         self.executed = step + 1;
         let planned = self.plan.steps();
         if self.executed.is_multiple_of(self.every) || self.executed == planned {
@@ -249,6 +255,11 @@ impl<M: Model + ?Sized> Trainer<'_, M> {
         self.header.executed = self.executed;
         self.header.lengths = [weights.len(), optimizer.first.len(), optimizer.second.len(), optimizer.average.len()];
         checkpoint::write(&self.checkpoint, &self.header, weights, optimizer)
+    }
+
+    /// How many units are in the sample of a step. Only mutants make use of it: no step may depend on it.
+    fn sampled(&self, step: u64) -> usize {
+        self.sampler.sample(step, self.table.units()).map_or(0, |parts| parts.iter().map(Vec::len).sum())
     }
 
     fn fail(&mut self, error: impl ToString) -> GateError {
