@@ -3,18 +3,32 @@
 use std::io::IsTerminal;
 
 use dither_learn::train::card::rounded_up;
+use dither_learn::train::reader::Reader;
 use dither_learn::train::session::TrainingSession;
 use dither_learn::train::trainer::Progress;
+use dither_query::source::{SourceError, text_columns, text_rows};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Train;
 use crate::output;
 
+/// Parquet, read by the crate that knows it.
+const PARQUET: Reader = Reader {
+    extension: "parquet",
+    columns: |path| text_columns(path).map_err(told),
+    rows: |path, columns, row| text_rows(path, columns, row).map_err(told),
+};
+
+/// What is wrong with a file, with its cause. Only an operator reads what was found in rows.
+fn told(error: SourceError) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
+
 const STYLE: &str = "{spinner} {msg} {wide_bar} {pos}/{len} steps, {eta} left";
 
 /// Trains a model.
 pub async fn run(command: &Train) -> anyhow::Result<()> {
-    let mut session = TrainingSession::open(&command.job)?;
+    let mut session = TrainingSession::open_with(&command.job, Some(PARQUET))?;
     let summary = session.summary()?;
     if command.plan {
         return output::write(None, summary.as_bytes());
