@@ -33,6 +33,7 @@ mod linear;
 mod lookup;
 mod loss;
 mod matrix;
+mod memory;
 mod mutant;
 mod network;
 mod norm;

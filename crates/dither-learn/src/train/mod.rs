@@ -16,6 +16,7 @@ pub mod key;
 pub mod linear;
 mod lines;
 pub mod load;
+mod memory;
 mod mutant;
 pub mod noise;
 pub mod optimizer;

@@ -15,6 +15,7 @@ use crate::train::job::{Job, ModelPart};
 use crate::train::key::{JobFile, unusable};
 use crate::train::linear::Linear;
 use crate::train::load::{Data, Label, Source};
+use crate::train::memory;
 use crate::train::plan::DpPlan;
 use crate::train::reader::Reader;
 use crate::train::trainer::{Progress, Run, Trained};
@@ -45,8 +46,10 @@ impl TrainingSession {
     pub fn open_with(path: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
         let job = Job::load(path)?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        memory::check_model(&job)?;
         let mut model = Trainable::new(&job, &base)?;
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
+        memory::check_run(&job, plan.weights(), model.frozen())?;
         rehearse(&job, &plan, model.model())?;
         Ok(Self { job, base, plan, model, accuracy: None, reader })
     }
@@ -269,6 +272,14 @@ impl Trainable {
         match self {
             Self::Linear(linear) => linear,
             Self::Network(network, _) => network.as_mut(),
+        }
+    }
+
+    /// How many weights are not trained.
+    fn frozen(&self) -> usize {
+        match self {
+            Self::Linear(_) => 0,
+            Self::Network(network, _) => network.parameters.frozen.len(),
         }
     }
 
