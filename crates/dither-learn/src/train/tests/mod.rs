@@ -4,6 +4,7 @@ mod audit;
 mod bounds;
 mod data;
 mod folder;
+mod inversion;
 mod mutants;
 mod noise;
 mod plan;
