@@ -12,8 +12,11 @@ pub struct Reader {
     /// The columns of a file that can be read. It must not look at rows.
     pub columns: fn(&Path) -> Result<Vec<String>, String>,
     /// Hands over the cells of these columns, row by row; what is missing is empty. No cell may make it fail.
-    pub rows: fn(&Path, &[String], &mut dyn FnMut(&[String])) -> Result<(), String>,
+    pub rows: fn(&Path, &[String], Take<'_>) -> Result<(), String>,
 }
+
+/// Takes the cells of a row.
+pub type Take<'a> = &'a mut dyn FnMut(&[String]);
 
 impl Reader {
     /// Whether a file is of this format, by its name.
