@@ -86,3 +86,28 @@ fn of_layers(layers: &Layers) -> Need {
     }
     need
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::nn::{Activation, Decoder, Description, Encoder, Network, Objective, Train};
+
+    #[test]
+    fn weights_are_counted_without_being_made() {
+        let (vocabulary, positions, width, blocks, heads, hidden) = (500, 32, 64, 3, 4, 256);
+        let (outputs, objective, train) = (2, Objective::Classes, Train::All);
+        let encoder =
+            Encoder { vocabulary, positions, width, blocks, heads, hidden, outputs, objective, train: train.clone() };
+        let decoder = Decoder { vocabulary, positions, width, blocks, heads, groups: None, hidden, train };
+        for description in [
+            Description::small_cnn(10),
+            Description::mlp(784, &[100, 50], 10, Activation::Tanh, Objective::Classes),
+            Description::Encoder(encoder),
+            Description::Decoder(decoder),
+        ] {
+            let made: usize = Network::new(&description, 1).unwrap().parameters.tensors().map(|(_, x)| x.len()).sum();
+            let need = description.need(32);
+            assert!((need.weights / made as f64 - 1.0).abs() < 0.01, "{} for {made}: {description:?}", need.weights);
+            assert!(need.row > 0.0 && description.need(16).row <= need.row);
+        }
+    }
+}

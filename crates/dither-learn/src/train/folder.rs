@@ -1,6 +1,6 @@
 //! The folder of a trained model: its weights and its card, read back together or not at all.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::tensor::SafeTensors;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,7 @@ pub struct TrainedModel {
     card: Value,
     words: String,
     known: Known,
+    path: PathBuf,
     file: Vec<u8>,
 }
 
@@ -101,7 +102,7 @@ impl TrainedModel {
         if !words.contains(&known.weights_sha256) || !words.contains(&known.receipt) {
             return Err(unusable(&words_path, format!("it is the card of another run than {CARD}")));
         }
-        Ok(Self { model, card, words, known, file })
+        Ok(Self { model, card, words, known, path, file })
     }
 
     /// The model. Weights of fewer bits have become floats of 32.
@@ -133,7 +134,10 @@ impl TrainedModel {
                 return Err(unusable(&path, "it exists already, and nothing is overwritten"));
             }
         }
-        let quantized = quantize(&self.file, &self.known.receipt).map_err(|error| unusable(folder, error))?;
+        if !self.known.post_processing.is_empty() {
+            return Err(unusable(&self.path, "its weights are of integers already"));
+        }
+        let quantized = quantize(&self.file, &self.known.receipt).map_err(|error| unusable(&self.path, error))?;
         let (before, after) = (&self.known.file_sha256, sha256(&quantized.file));
         let mut card = self.card.clone();
         card["file_sha256"] = json!(after);
