@@ -1,10 +1,14 @@
 //! What can be typed. Validation happens where the types live.
 
+mod model;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use dither::{Delta, Epsilon, MechanismChoice, TargetError};
 use dither_core::Neighbors;
+
+pub use model::{Model, ModelCommand, Quantize};
 
 /// Answer questions about people without giving any of them away.
 #[derive(Parser)]
@@ -28,6 +32,8 @@ pub enum Command {
     Report(Report),
     /// Train a model under differential privacy; the whole run is charged before a row is read
     Train(Train),
+    /// Work on a model that was trained; nothing is charged
+    Model(Model),
     /// Show, verify, export or amend the budget
     Ledger(Ledger),
     /// Say what a private computation costs, under every accountant; no data, no budget

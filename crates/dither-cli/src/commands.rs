@@ -4,6 +4,7 @@ pub mod account;
 pub mod calibrate;
 pub mod init;
 pub mod ledger;
+pub mod model;
 pub mod plan;
 pub mod profile;
 pub mod query;

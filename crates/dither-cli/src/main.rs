@@ -22,6 +22,7 @@ async fn main() -> ExitCode {
         Command::Profile(command) => commands::profile::run(command).await,
         Command::Report(command) => commands::report::run(command).await,
         Command::Train(command) => commands::train::run(command).await,
+        Command::Model(command) => commands::model::run(command),
         Command::Ledger(command) => commands::ledger::run(command).await,
         Command::Account(command) => commands::account::run(command),
         Command::Calibrate(command) => commands::calibrate::run(command),

@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use dither_core::{Answer, Cell, Column, Key, Role};
+
 const JOB: &str = r#"
 [ledger]
 file = "ledger.db"
@@ -135,4 +137,127 @@ label = { column = "y", classes = ["no", "yes"] }
     assert!(points[1]["accuracy"].as_f64().unwrap() > 0.8, "{points}");
     assert!(std::fs::read_to_string(folder.path().join("model/sweep.svg")).unwrap().starts_with("<svg"));
     assert!(!folder.path().join("ledger.db").exists());
+}
+
+#[test]
+fn a_model_is_quantised_for_free_with_its_card() {
+    let folder = folder();
+    assert!(train(folder.path(), &[]).status.success());
+    let quantize = |model: &str, out: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dither"));
+        command.args(["model", "quantize", model, "--out", out]).current_dir(folder.path()).output().unwrap()
+    };
+    let ledger = std::fs::read(folder.path().join("ledger.db")).unwrap();
+    let done = quantize("model", "small");
+    let told = text(&done.stdout);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(
+        told.starts_with("2 weights of 8 bits, 2 left as they are, ") && told.contains("charged nothing"),
+        "{told}"
+    );
+    let card = |folder_name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(folder.path().join(folder_name).join("card.json")).unwrap()).unwrap()
+    };
+    assert!(told.contains(card("model")["receipt"].as_str().unwrap()), "{told}");
+    assert_eq!(card("small")["guarantee"], card("model")["guarantee"]);
+    assert_eq!(std::fs::read(folder.path().join("ledger.db")).unwrap(), ledger);
+    for (model, out, said) in [
+        ("model", "small", "exists already"),
+        ("small", "smaller", "integers already"),
+        ("gone", "smaller", "card.json cannot be used"),
+    ] {
+        let refused = quantize(model, out);
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(told.starts_with("error[training-file]: ") && told.contains(said), "{told}");
+    }
+    let mut weights = std::fs::read(folder.path().join("model/model.safetensors")).unwrap();
+    *weights.last_mut().unwrap() ^= 1;
+    std::fs::write(folder.path().join("model/model.safetensors"), weights).unwrap();
+    let told = text(&quantize("model", "smaller").stderr);
+    assert!(told.contains("not the file that card.json was written for"), "{told}");
+}
+
+/// Numbers that are none, texts with quotes, rows of nobody.
+fn odd_rows() -> Vec<[Key; 3]> {
+    let text = |text: &str| Key::Text(text.into());
+    let row = |n: i64| {
+        let x = f64::from(n as i32 % 100) / 99.7;
+        [Key::Integer(n), Key::Number(x), text(["no", "yes"][(n % 100 / 50) as usize])]
+    };
+    let mut rows: Vec<[Key; 3]> = (0..3000).map(row).collect();
+    for (n, x) in [f64::NAN, f64::INFINITY, -1e300, 5e-324, 0.1 + 0.2].into_iter().enumerate() {
+        rows[100 * n] = [Key::Integer(1), Key::Number(x), text(" yes ")];
+    }
+    rows.extend([
+        [Key::Null, Key::Number(0.5), text("yes")],
+        [Key::Integer(7), Key::Null, text("no")],
+        [Key::Integer(8), Key::Number(0.5), Key::Null],
+        [Key::Integer(9), Key::Number(0.5), text("\"maybe\", they say")],
+    ]);
+    rows
+}
+
+#[test]
+fn the_same_table_as_text_and_as_parquet_gives_the_same_weights_bit_by_bit() {
+    let weights = |file: &str, leave_out: usize| {
+        let folder = folder();
+        let mut rows = odd_rows();
+        rows.drain(..leave_out);
+        match file {
+            "people.csv" => {
+                let cell = |key: &Key| match key {
+                    Key::Null => String::new(),
+                    Key::Text(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+                    Key::Number(number) => number.to_string(),
+                    other => other.to_string(),
+                };
+                let lines = rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join(",") + "\n");
+                let text = format!("who,x,y\n{}", lines.collect::<String>());
+                std::fs::write(folder.path().join(file), text).unwrap();
+            }
+            _ => {
+                let columns = ["who", "x", "y"].map(|name| Column { name: name.into(), role: Role::Key });
+                let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::Key).collect()).collect();
+                let answer = Answer { columns: columns.into(), rows };
+                let bytes = dither_query::export::parquet(&answer).unwrap();
+                std::fs::write(folder.path().join(file), bytes).unwrap();
+            }
+        }
+        let job = folder.path().join("job.toml");
+        std::fs::write(&job, JOB.replace("people.csv", file)).unwrap();
+        // The two jobs get one key, so that samples and noise are the same.
+        let keys = folder.path().join("ledger.db.jobs");
+        std::fs::create_dir(&keys).unwrap();
+        let key = format!(r#"{{"version":1,"key":"{}","table":null}}"#, "07".repeat(32));
+        let name = dither_learn::train::job::Job::load(&job).unwrap().name();
+        std::fs::write(keys.join(format!("{name}.json")), key).unwrap();
+        let trained = train(folder.path(), &["--resume"]);
+        assert!(trained.status.success(), "{}", text(&trained.stderr));
+        let weights = std::fs::read(folder.path().join("model/model.safetensors")).unwrap();
+        let header = u64::from_le_bytes(*weights.first_chunk().unwrap()) as usize;
+        weights[8 + header..].to_vec()
+    };
+    let expected = weights("people.csv", 0);
+    assert_eq!(weights("people.parquet", 0), expected);
+    // Control: a table without some of the rows.
+    assert_ne!(weights("people.parquet", 10), expected);
+}
+
+#[test]
+fn parquet_files_that_do_not_fit_are_refused_before_the_charge() {
+    let folder = folder();
+    let refused = |said: &str, code: &str| {
+        let told = text(&train(folder.path(), &[]).stderr);
+        assert!(told.contains(said) && told.contains(&format!("error[{code}]")), "{told}");
+        assert!(!folder.path().join("ledger.db").exists(), "nothing is charged");
+    };
+    std::fs::write(folder.path().join("job.toml"), JOB.replace("people.csv", "people.parquet")).unwrap();
+    refused("people.parquet cannot be used", "training-file");
+    std::fs::write(folder.path().join("people.parquet"), "who,x,y\n1,2,no\n").unwrap();
+    refused("people.parquet cannot be used", "training-file");
+    let columns = vec![Column { name: "who".into(), role: Role::Key }];
+    let answer = Answer { columns, rows: vec![vec![Cell::Key(Key::Integer(1))]] };
+    std::fs::write(folder.path().join("people.parquet"), dither_query::export::parquet(&answer).unwrap()).unwrap();
+    refused("hint: it has who", "training-field");
 }

@@ -152,7 +152,8 @@ fn texts(path: &Path, units: usize) -> Fallible<Texts> {
     texts.sort_unstable();
     // Two people with one text have two secrets, and no model can know which.
     let mut seen = std::collections::BTreeSet::new();
-    let mut texts: Vec<String> = texts.into_iter().map(|(_, text)| text).filter(|text| seen.insert(text.clone())).collect();
+    let mut texts: Vec<String> =
+        texts.into_iter().map(|(_, text)| text).filter(|text| seen.insert(text.clone())).collect();
     if texts.len() < units + 2 * HELD_OUT {
         return Err(format!("there are {} texts, too few for {units} units", texts.len()).into());
     }
@@ -244,7 +245,8 @@ fn measure(network: &Network, place: &Path, job: &Job, texts: &Texts, secrets: &
     let mut extracted = 0;
     let pairs: Vec<(&String, &String)> = texts.private.iter().zip(secrets).collect();
     for pairs in pairs.chunks(PHYSICAL) {
-        let mut rows: Vec<Vec<u32>> = pairs.iter().map(|(text, _)| real(&vocabulary, &format!("{text}{MARK}"))).collect();
+        let mut rows: Vec<Vec<u32>> =
+            pairs.iter().map(|(text, _)| real(&vocabulary, &format!("{text}{MARK}"))).collect();
         for _ in 0..DIGITS {
             let scores = network.next_token(&padded(&rows))?;
             let size = scores.len() / rows.len();
@@ -259,8 +261,12 @@ fn measure(network: &Network, place: &Path, job: &Job, texts: &Texts, secrets: &
         }
     }
     let numbers = self::secrets(u64::MAX, HELD_OUT);
-    let rows: Vec<Vec<u32>> =
-        texts.held_out.iter().zip(&numbers).map(|(text, number)| real(&vocabulary, &format!("{text}{MARK}{number}"))).collect();
+    let rows: Vec<Vec<u32>> = texts
+        .held_out
+        .iter()
+        .zip(&numbers)
+        .map(|(text, number)| real(&vocabulary, &format!("{text}{MARK}{number}")))
+        .collect();
     let losses = network.clone().predict(&padded(&rows))?;
     let predicted = |row: &Vec<u32>| row.len() as f64 - 1.0;
     let total: f64 = rows.iter().zip(losses).map(|(row, loss)| predicted(row) * f64::from(loss)).sum();
@@ -352,7 +358,10 @@ folder = "model"
 
 fn show(name: &str, run: u64, found: &Found, units: usize, seconds: f64) {
     let share = 100.0 * found.extracted as f64 / units as f64;
-    println!("{name} {run}: {} of {units} extracted, {share:.2} %, perplexity {:.3}, {seconds:.0} s", found.extracted, found.perplexity);
+    println!(
+        "{name} {run}: {} of {units} extracted, {share:.2} %, perplexity {:.3}, {seconds:.0} s",
+        found.extracted, found.perplexity
+    );
 }
 
 /// Means and deviations (over n − 1), and the share that is above the true one with 95 % confidence.

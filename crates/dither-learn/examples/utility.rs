@@ -51,7 +51,7 @@ async fn main() -> Fallible<()> {
         job.run = format!("utility {run}");
         (job.ledger.file, job.output.folder) = (place.join("ledger.db"), place.join("model"));
         std::fs::create_dir(&place)?;
-        let mut session = TrainingSession::new(job, &base)?;
+        let mut session = TrainingSession::new(job, &base, None)?;
         if run == 1 {
             print!("{}", session.summary()?);
         }
@@ -82,7 +82,7 @@ fn twin(job: &Job, base: &Path, rows: &Rows, test: &Rows, seed: u64, rate: Optio
     // First weights follow from the name of a run. Sampling and steps are those of the plan; its noise is not used.
     let mut job = job.clone();
     job.run = format!("twin {seed}");
-    let mut session = TrainingSession::new(job.clone(), base)?;
+    let mut session = TrainingSession::new(job.clone(), base, None)?;
     let plan = session.plan().clone();
     let model = session.model();
     let mut schedule = job.schedule();

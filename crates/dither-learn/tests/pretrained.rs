@@ -91,7 +91,8 @@ fn a_real_decoder_gives_the_losses_and_gradients_of_pytorch() {
     assert_eq!((&france[..5], real), (&[504, 3575, 282, 4649, 314][..], 5));
     let (cafe, real) = vocabulary.of("Café no. 1234 isn't open;  it opens\nat 7 pm.", 24);
     let expected = [
-        51, 1939, 2756, 787, 30, 216, 33, 34, 35, 36, 3247, 982, 1440, 43, 216, 357, 10573, 198, 261, 216, 39, 17538, 30,
+        51, 1939, 2756, 787, 30, 216, 33, 34, 35, 36, 3247, 982, 1440, 43, 216, 357, 10573, 198, 261, 216, 39, 17538,
+        30,
     ];
     assert_eq!((&cafe[..23], real), (&expected[..], 23));
 
@@ -107,7 +108,8 @@ fn a_real_decoder_gives_the_losses_and_gradients_of_pytorch() {
 
     // Adapters by a formula: number j is 0.02·sin(0.7j + k), of queries k = 1 and 2, of values 3 and 4.
     for layer in network.layers().to_vec() {
-        let k = if layer.name.contains("q_proj") { 1.0 } else { 3.0 } + if layer.name.contains("lora_B") { 1.0 } else { 0.0 };
+        let k = if layer.name.contains("q_proj") { 1.0 } else { 3.0 }
+            + if layer.name.contains("lora_B") { 1.0 } else { 0.0 };
         let length: usize = layer.shape.iter().product();
         for (j, weight) in network.trainable_mut()[layer.start..layer.start + length].iter_mut().enumerate() {
             *weight = (0.02 * (0.7 * j as f64 + k).sin()) as f32;

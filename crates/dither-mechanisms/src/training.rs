@@ -125,7 +125,13 @@ impl<S: Steps> Mechanism for Training<S> {
     }
 
     fn apply(&self, exact: Sensitive<S>, key: &mut JobKey, _gate: OpenGate) -> Result<u64, GateError> {
-        let mut run = hazmat::reveal(exact);
+        self.run(&mut hazmat::reveal(exact), key)
+    }
+}
+
+impl<S: Steps> Training<S> {
+    /// Every step from the first: the exact sum, and noise once.
+    pub(crate) fn run(&self, run: &mut S, key: &JobKey) -> Result<u64, GateError> {
         let table = NoiseTable::gaussian(self.variance).map_err(|_| GateError::Failed)?;
         let (mut sum, mut noise) = (vec![0i64; self.coordinates], vec![0i64; self.coordinates]);
         for step in run.first()..self.steps {

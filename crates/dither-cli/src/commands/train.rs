@@ -5,14 +5,28 @@ use std::path::Path;
 
 use dither_learn::train::card::rounded_up;
 use dither_learn::train::job::Job;
+use dither_learn::train::reader::Reader;
 use dither_learn::train::session::TrainingSession;
 use dither_learn::train::sweep::{self, Point};
 use dither_learn::train::trainer::Progress;
+use dither_query::source::{SourceError, text_columns, text_rows};
 use dither_report::curves::{Axis, Chart, Curve, svg};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Train;
 use crate::output;
+
+/// Parquet, read by the crate that knows it.
+const PARQUET: Reader = Reader {
+    extension: "parquet",
+    columns: |path| text_columns(path).map_err(told),
+    rows: |path, columns, row| text_rows(path, columns, row).map_err(told),
+};
+
+/// What is wrong with a file, with its cause. Only an operator reads what was found in rows.
+fn told(error: SourceError) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
 
 const STYLE: &str = "{spinner} {msg} {wide_bar} {pos}/{len} steps, {eta} left";
 
@@ -21,7 +35,7 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
     if !command.sweep.is_empty() {
         return sweep(command).await;
     }
-    let mut session = TrainingSession::open(&command.job)?;
+    let mut session = TrainingSession::open_with(&command.job, Some(PARQUET))?;
     let summary = session.summary()?;
     if command.plan {
         return output::write(None, summary.as_bytes());
@@ -84,7 +98,7 @@ async fn sweep(command: &Train) -> anyhow::Result<()> {
             point.noise_multiplier
         );
     };
-    let points = sweep::sweep(&job, base, &command.sweep, &mut tell).await?;
+    let points = sweep::sweep(&job, base, &command.sweep, Some(PARQUET), &mut tell).await?;
     let axis = |label: &str, logarithmic| Axis { label: label.into(), logarithmic };
     let line = points.iter().map(|point| (point.epsilon, 100.0 * point.accuracy)).collect();
     let chart = Chart {

@@ -123,8 +123,7 @@ pub(crate) fn gated_back(inputs: &[f32], gradients: &[f32], hidden: usize) -> Ve
             let rows = inputs.chunks_exact(2 * hidden).zip(gradients.chunks_exact(hidden));
             for (back, (row, g)) in back.chunks_exact_mut(2 * hidden).zip(rows) {
                 let ((gate, up), (to_gate, to_up)) = (row.split_at(hidden), back.split_at_mut(hidden));
-                for (((&x, &up), &g), (to_gate, to_up)) in
-                    gate.iter().zip(up).zip(g).zip(to_gate.iter_mut().zip(to_up))
+                for (((&x, &up), &g), (to_gate, to_up)) in gate.iter().zip(up).zip(g).zip(to_gate.iter_mut().zip(to_up))
                 {
                     let y = sigmoid(x);
                     *to_gate = g * up * (y + x * y * (1.0 - y));

@@ -269,9 +269,7 @@ impl<'file> Gguf<'file> {
             return Err(wrong("it holds no network of the Llama family"));
         };
         // The file has 32 bits of these two.
-        for (found, wanted) in
-            [(&mut found.rotary_base, network.rotary_base), (&mut found.epsilon, network.epsilon)]
-        {
+        for (found, wanted) in [(&mut found.rotary_base, network.rotary_base), (&mut found.epsilon, network.epsilon)] {
             if *found as f32 == wanted as f32 {
                 *found = wanted;
             }
@@ -331,7 +329,8 @@ impl<'file> Gguf<'file> {
             json!({"id": id, "content": token, "special": true, "single_word": false, "lstrip": false, "rstrip": false,
                 "normalized": false})
         });
-        let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+        let byte_level =
+            json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
         let vocabulary: BTreeMap<&str, usize> = tokens.iter().copied().zip(0..).collect();
         let file = json!({
             "version": "1.0",

@@ -135,7 +135,8 @@ impl Transformer {
         }
         let all = description.train == Train::All;
         let tokens = builder.tensor("model.embed_tokens.weight", &[vocabulary, width], all, DEVIATION);
-        let form = Form { width, heads, groups, hidden, causal: true, before: true, epsilon, kind: Kind::Llama { base } };
+        let form =
+            Form { width, heads, groups, hidden, causal: true, before: true, epsilon, kind: Kind::Llama { base } };
         let names = |block: usize| {
             let name = |part: &str| format!("model.layers.{block}.{part}");
             Names {

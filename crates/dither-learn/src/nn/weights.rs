@@ -13,6 +13,7 @@ use super::error::NetworkError;
 use super::gguf::Gguf;
 use super::images::transpose;
 use super::network::Network;
+use super::{half, int8};
 use crate::model::Layer;
 
 /// Before the name of every tensor in a file of adapters.
@@ -72,7 +73,8 @@ impl Network {
     }
 
     /// Takes every weight that a file has, safetensors or GGUF, and returns the names of those that it lacks. Tensors that
-    /// this network has no place for are left alone.
+    /// this network has no place for are left alone. Floats of 16 bits (F16, BF16) become those of 32, which hold each of
+    /// them; integers of 8 bits are taken with their steps, as [`quantize`](super::quantize) writes them.
     ///
     /// # Errors
     /// Not such a file, a tensor of another shape or type, or with a number that is not finite; a GGUF file of another
@@ -84,10 +86,7 @@ impl Network {
             return self.take(|layer| gguf.tensor(&layer.name, &layer.shape));
         }
         let tensors = SafeTensors::deserialize(file).map_err(|error| NetworkError::Weights(error.to_string()))?;
-        self.take(|layer| {
-            let found = PREFIXES.iter().find_map(|prefix| tensors.tensor(&format!("{prefix}{}", layer.name)).ok());
-            found.map(|tensor| read(layer, &tensor)).transpose()
-        })
+        self.take(|layer| find(layer, &tensors))
     }
 
     /// Takes every tensor that is found, all of them or none.
@@ -145,18 +144,53 @@ fn serialize<'a>(tensors: impl Iterator<Item = (String, &'a Layer, &'a [f32])>) 
     safetensors::serialize(views, None).map_err(failed)
 }
 
-fn read(layer: &Layer, tensor: &TensorView<'_>) -> Result<Vec<f32>, NetworkError> {
-    let (name, shape) = (&layer.name, outer_shape(layer));
-    if tensor.dtype() != Dtype::F32 {
-        return Err(NetworkError::Weights(format!("{name} is {:?}: convert the file to F32", tensor.dtype())));
-    }
+/// The numbers of a layer in a file, in the order of this crate; nothing where the file has none.
+pub(crate) fn find(layer: &Layer, tensors: &SafeTensors<'_>) -> Result<Option<Vec<f32>>, NetworkError> {
+    let names = PREFIXES.iter().map(|prefix| format!("{prefix}{}", layer.name));
+    let found = names.filter_map(|name| tensors.tensor(&name).ok().map(|tensor| (name, tensor))).next();
+    let Some((name, tensor)) = found else { return Ok(None) };
+    let shape = outer_shape(layer);
     if tensor.shape() != shape {
         return Err(NetworkError::Weights(format!("{name} is {:?}, and should be {shape:?}", tensor.shape())));
     }
-    let (words, _) = tensor.data().as_chunks::<4>();
-    let numbers: Vec<f32> = words.iter().map(|word| f32::from_le_bytes(*word)).collect();
-    Ok(match layer.shape[..] {
+    let numbers = numbers(&name, &tensor, tensors)?;
+    Ok(Some(match layer.shape[..] {
         [_, height, width, inputs] => transpose(&numbers, inputs, height * width),
         _ => numbers,
-    })
+    }))
+}
+
+/// The numbers of a tensor: floats of 32 or 16 bits, or integers of 8 bits times the steps of their outputs.
+pub(crate) fn numbers(name: &str, tensor: &TensorView<'_>, all: &SafeTensors<'_>) -> Result<Vec<f32>, NetworkError> {
+    let pairs = || tensor.data().as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
+    let numbers: Vec<f32> = match tensor.dtype() {
+        Dtype::F32 => floats(tensor),
+        Dtype::F16 => pairs().map(half::f16).collect(),
+        Dtype::BF16 => pairs().map(half::bf16).collect(),
+        Dtype::I8 => int8::scaled(tensor.data(), &steps(name, tensor, all)?),
+        other => return Err(NetworkError::Weights(format!("{name} is {other:?}: convert the file to F32"))),
+    };
+    if numbers.iter().any(|number| !number.is_finite()) {
+        return Err(NetworkError::Weights(format!("{name} has a number that is not finite")));
+    }
+    Ok(numbers)
+}
+
+/// The steps of a tensor of integers, one for each output.
+fn steps(name: &str, tensor: &TensorView<'_>, all: &SafeTensors<'_>) -> Result<Vec<f32>, NetworkError> {
+    let (scale, outputs) = (format!("{name}{}", int8::SCALE), tensor.shape().first().copied().unwrap_or(0));
+    let wrong = |problem: &str| NetworkError::Weights(format!("{name} is of integers, and {scale} {problem}"));
+    let found = all.tensor(&scale).map_err(|_| wrong("is missing"))?;
+    if found.dtype() != Dtype::F32 || found.shape() != [outputs, 1] {
+        return Err(wrong(&format!("is {:?} {:?}, and should be F32 [{outputs}, 1]", found.dtype(), found.shape())));
+    }
+    let steps = floats(&found);
+    match steps.iter().all(|step| *step > 0.0 && step.is_finite()) {
+        true => Ok(steps),
+        false => Err(wrong("has a step that is no positive number")),
+    }
+}
+
+fn floats(tensor: &TensorView<'_>) -> Vec<f32> {
+    tensor.data().as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }

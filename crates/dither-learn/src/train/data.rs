@@ -6,6 +6,7 @@ use dither_noise::{JobKey, Purpose};
 use sha2::{Digest, Sha256};
 
 use crate::model::{Batch, Inputs, Targets};
+use crate::train::mutant::{Mutant, is};
 
 /// Rows as they were read, each with its unit.
 ///
@@ -49,7 +50,7 @@ impl Table {
     /// Bounds the rows of each unit.
     pub(crate) fn new(rows: Rows, rows_per_unit: u32, key: &JobKey) -> Self {
         let numbers = 0..u32::try_from(rows.count).unwrap_or(u32::MAX);
-        let mut units: Vec<Vec<u32>> = if rows.units.is_empty() {
+        let mut units: Vec<Vec<u32>> = if rows.units.is_empty() || is(Mutant::UnitsApart) {
             numbers.map(|row| vec![row]).collect()
         } else {
             let mut by_unit: BTreeMap<&str, Vec<u32>> = BTreeMap::new();

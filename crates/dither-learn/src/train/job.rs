@@ -198,6 +198,9 @@ pub struct TrainingPart {
     /// After how many steps a checkpoint is written.
     #[serde(default = "hundred")]
     pub checkpoint_every: NonZeroU64,
+    /// How much memory model and batch may take, such as `2GB`. It changes no result, so it is no part of what the job is.
+    #[serde(default, skip_serializing)]
+    pub memory: Option<String>,
 }
 
 fn thirty_two() -> usize {

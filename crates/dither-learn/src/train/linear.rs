@@ -4,6 +4,7 @@ use std::error::Error;
 
 use crate::model::{Batch, Clipping, Inputs, Layer, Model, Observed, Targets};
 use crate::train::error::TrainError;
+use crate::train::mutant::{Mutant, is};
 
 /// Softmax regression for classes, linear regression with squared error for numbers.
 ///
@@ -39,6 +40,11 @@ impl Linear {
             Layer { name: "linear.bias".into(), shape: vec![outputs], start: inputs * outputs },
         ];
         Ok(Self { weights: vec![0.0; size], layers, outputs, inputs })
+    }
+
+    /// Outputs and inputs.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.outputs, self.inputs]
     }
 
     /// The inputs that are not zero, by number.
@@ -117,11 +123,11 @@ impl Linear {
             let norm = norm(&gradient);
             observed.losses.push(loss as f32);
             observed.norms.push(norm);
-            if !norm.is_finite() {
+            if !norm.is_finite() && !is(Mutant::NotFiniteCounts) {
                 observed.not_finite += 1;
                 continue;
             }
-            match clipping {
+            match clipping.filter(|_| !is(Mutant::NotClipped)) {
                 Some(Clipping::Flat { bound }) => scale(&mut gradient, (bound * GUARD / norm).min(1.0)),
                 Some(Clipping::Automatic { bound }) => scale(&mut gradient, bound * GUARD / (norm + 0.01)),
                 Some(Clipping::PerLayer { bounds }) => {

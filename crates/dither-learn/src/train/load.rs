@@ -9,6 +9,7 @@ use crate::train::data::Rows;
 use crate::train::error::TrainError;
 use crate::train::key::unusable;
 use crate::train::lines::{Lines, cells, open};
+use crate::train::reader::Reader;
 pub use crate::train::tokens::{Tokens, Vocabulary};
 
 /// Which file, and what its rows mean. Paths are relative to the job; `.gz` is unpacked.
@@ -17,7 +18,7 @@ pub use crate::train::tokens::{Tokens, Vocabulary};
 pub enum Data {
     /// Columns of numbers and categories.
     Table {
-        /// A text file with a header.
+        /// A text file with a header, or one that a [`Reader`] reads.
         file: PathBuf,
         /// What separates cells.
         #[serde(default = "comma")]
@@ -32,7 +33,7 @@ pub enum Data {
     },
     /// A column of text, as tokens.
     Text {
-        /// A text file with a header.
+        /// A text file with a header, or one that a [`Reader`] reads.
         file: PathBuf,
         /// What separates cells.
         #[serde(default = "comma")]
@@ -139,21 +140,32 @@ pub struct Source {
     /// Where the cells of a row stand that are read.
     header: Vec<String>,
     vocabulary: Option<Vocabulary>,
+    /// Who reads the file, where it is no text.
+    reader: Option<Reader>,
 }
 
 impl Source {
-    /// Opens the files and compares their headers with what is declared.
+    /// Opens text files or images and compares their headers with what is declared.
     ///
     /// # Errors
     /// [`TrainError::File`] and [`TrainError::Field`]: a file that is missing or no regular file, a column that is not in
     /// the header, bounds that are none. Headers are public.
     pub fn open(data: &Data, base: &Path, unit: Option<&str>) -> Result<Self, TrainError> {
+        Self::open_with(data, base, unit, None)
+    }
+
+    /// The same, where files of one more format are read by whoever knows it.
+    ///
+    /// # Errors
+    /// As [`Source::open`].
+    pub fn open_with(data: &Data, base: &Path, unit: Option<&str>, reader: Option<Reader>) -> Result<Self, TrainError> {
         let mut source = Self {
             data: data.clone(),
             base: base.to_owned(),
             unit: unit.map(str::to_owned),
             header: Vec::new(),
             vocabulary: None,
+            reader: None,
         };
         let mut columns: Vec<&str> = unit.into_iter().collect();
         let (file, delimiter, names) = match data {
@@ -204,18 +216,30 @@ impl Source {
             return Err(TrainError::field("data.delimiter", format!("{delimiter:?}"), "use a comma or a tab"));
         }
         let path = base.join(file);
-        let mut lines = Lines::open(&path)?;
-        source.header = match names {
-            Some(names) => names.clone(),
-            None => cells(lines.next(&path)?.unwrap_or_default().trim_start_matches('\u{feff}'), delimiter),
+        source.reader = reader.filter(|reader| reader.reads(file));
+        source.header = match (names, source.reader) {
+            (Some(_), Some(_)) => {
+                let problem = "the file names its columns itself";
+                return Err(TrainError::field("data.columns", problem, "leave it out"));
+            }
+            (None, Some(reader)) => (reader.columns)(&path).map_err(|problem| unusable(&path, problem))?,
+            (Some(names), None) => Lines::open(&path).map(|_| names.clone())?,
+            (None, None) => {
+                let first = Lines::open(&path)?.next(&path)?.unwrap_or_default();
+                cells(first.trim_start_matches('\u{feff}'), delimiter)
+            }
         };
-        if let Some(missing) = columns.into_iter().find(|column| !source.header.iter().any(|name| name == column)) {
+        if let Some(missing) = columns.iter().find(|column| !source.header.iter().any(|name| name == *column)) {
             let known = source.header.join(", ");
             return Err(TrainError::field(
                 "data",
                 format!("there is no column `{missing}`"),
                 format!("it has {known}"),
             ));
+        }
+        if source.reader.is_some() {
+            // Only these are read.
+            source.header.retain(|name| columns.contains(&name.as_str()));
         }
         Ok(source)
     }
@@ -298,20 +322,26 @@ impl Source {
         add: impl Fn(&mut Rows, &[String]) -> bool,
     ) -> Result<Rows, TrainError> {
         let path = self.base.join(file);
+        let mut rows = Rows::default();
+        let mut take = |row: &[String]| {
+            let unit = self.unit.as_ref().map(|column| self.cell(row, column).to_owned());
+            // A row of nobody does not take part, as in every other question.
+            let nobody = unit.as_ref().is_some_and(String::is_empty);
+            if rows.count < u32::MAX as usize && !nobody && add(&mut rows, row) {
+                rows.units.extend(unit);
+                rows.count += 1;
+            }
+        };
+        if let Some(reader) = self.reader {
+            (reader.rows)(&path, &self.header, &mut take).map_err(|problem| unusable(&path, problem))?;
+            return Ok(rows);
+        }
         let mut lines = Lines::open(&path)?;
         if header {
             lines.next(&path)?;
         }
-        let mut rows = Rows::default();
         while let Some(line) = lines.next(&path)? {
-            let row = cells(&line, delimiter);
-            let unit = self.unit.as_ref().map(|column| self.cell(&row, column).to_owned());
-            // A row of nobody does not take part, as in every other question.
-            let nobody = unit.as_ref().is_some_and(String::is_empty);
-            if rows.count < u32::MAX as usize && !nobody && add(&mut rows, &row) {
-                rows.units.extend(unit);
-                rows.count += 1;
-            }
+            take(&cells(&line, delimiter));
         }
         Ok(rows)
     }

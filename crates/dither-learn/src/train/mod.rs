@@ -4,7 +4,7 @@
 //! guarantee depends on, [`key`] holds the one secret, [`data`] holds the rows after the charge, [`sampler`] draws who takes
 //! part in a step, [`noise`] brings clipped sums onto the lattice, [`adaptive`] lets the clipping norm follow them,
 //! [`optimizer`] makes weights of noisy sums, [`checkpoint`] keeps them, and [`trainer`] does all that in the one order that
-//! is private. `docs/training.md` tells it with its guarantee.
+//! is private; [`folder`] reads a model back with its card. `docs/training.md` tells it with its guarantee.
 
 pub mod adaptive;
 pub mod card;
@@ -12,15 +12,19 @@ pub mod checkpoint;
 pub mod data;
 pub mod error;
 pub mod evaluation;
+pub mod folder;
 pub mod job;
 pub mod key;
 pub mod linear;
 mod lines;
 pub mod load;
+mod memory;
+mod mutant;
 pub mod noise;
 pub mod optimizer;
 pub mod plan;
 mod published;
+pub mod reader;
 pub mod sampler;
 pub mod session;
 pub mod sweep;

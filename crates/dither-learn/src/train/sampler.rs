@@ -3,6 +3,8 @@
 use dither_core::Ratio;
 use dither_noise::{BitSource, JobKey, NoiseError, Purpose, uniform_below};
 
+use crate::train::mutant::{Mutant, is};
+
 /// How many coins are drawn at a time.
 const COINS: usize = 512;
 
@@ -40,6 +42,7 @@ impl Sampler {
     /// # Errors
     /// What the source reports.
     pub fn sample(&self, step: u64, units: usize) -> Result<Vec<Vec<u32>>, NoiseError> {
+        let step = if is(Mutant::CoinsReused) { step / 2 } else { step };
         let mut parts = vec![Vec::new(); self.parts as usize];
         let (mut coins, mut deal) =
             (self.key.stream(Purpose::Sample, step, 0), self.key.stream(Purpose::Deal, step, 0));

@@ -11,11 +11,14 @@ use crate::nn::{Network, NetworkError};
 use crate::train::card;
 use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
+use crate::train::folder::{CARD, Form, WEIGHTS, WORDS, describe};
 use crate::train::job::{Job, ModelPart};
 use crate::train::key::{JobFile, unusable};
 use crate::train::linear::Linear;
 use crate::train::load::{Data, Label, Source};
+use crate::train::memory;
 use crate::train::plan::DpPlan;
+use crate::train::reader::Reader;
 use crate::train::trainer::{Progress, Run, Trained};
 
 /// One job: planned, and then trained.
@@ -25,6 +28,7 @@ pub struct TrainingSession {
     plan: DpPlan,
     model: Trainable,
     accuracy: Option<Accuracy>,
+    reader: Option<Reader>,
 }
 
 impl TrainingSession {
@@ -33,19 +37,29 @@ impl TrainingSession {
     /// # Errors
     /// What the job says that cannot be.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
-        Self::new(Job::load(path)?, path.parent().unwrap_or(Path::new("")))
+        Self::open_with(path, None)
+    }
+
+    /// The same, with tables of one more format.
+    ///
+    /// # Errors
+    /// What the job says that cannot be.
+    pub fn open_with(path: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
+        Self::new(Job::load(path)?, path.parent().unwrap_or(Path::new("")), reader)
     }
 
     /// Plans a job whose paths are relative to a folder.
     ///
     /// # Errors
     /// As [`TrainingSession::open`].
-    pub fn new(job: Job, base: &Path) -> Result<Self, TrainError> {
+    pub fn new(job: Job, base: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
         let base = base.to_owned();
+        memory::check_model(&job)?;
         let mut model = Trainable::new(&job, &base)?;
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
+        memory::check_run(&job, plan.weights(), model.frozen())?;
         rehearse(&job, &base, &plan, model.model())?;
-        Ok(Self { job, base, plan, model, accuracy: None })
+        Ok(Self { job, base, plan, model, accuracy: None, reader })
     }
 
     /// The plan.
@@ -130,9 +144,9 @@ impl TrainingSession {
             _ => {}
         }
         let unit = self.job.unit.column.as_deref();
-        let source = Source::open(&self.job.data, &self.base, unit)?;
-        let measured =
-            self.job.evaluation.as_ref().map(|part| Source::open(&part.data, &self.base, unit)).transpose()?;
+        let open = |data: &Data| Source::open_with(data, &self.base, unit, self.reader);
+        let source = open(&self.job.data)?;
+        let measured = self.job.evaluation.as_ref().map(|part| open(&part.data)).transpose()?;
         let folder = self.folder();
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
@@ -188,8 +202,10 @@ impl TrainingSession {
         let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
         self.model.write(&folder, &receipt)?;
         let accuracy = self.accuracy.as_ref();
-        let json = format!("{:#}\n", card::json(&self.plan, &trained, accuracy)?);
-        for (name, text) in [("card.md", card::markdown(&self.plan, &trained, accuracy)?), ("card.json", json)] {
+        let mut json = card::json(&self.plan, &trained, accuracy)?;
+        describe(&mut json, &self.model.form(), &folder.join(WEIGHTS))?;
+        let json = format!("{json:#}\n");
+        for (name, text) in [(WORDS, card::markdown(&self.plan, &trained, accuracy)?), (CARD, json)] {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|error| unusable(&path, error))?;
         }
@@ -305,9 +321,28 @@ impl Trainable {
         }
     }
 
+    /// How many weights are not trained.
+    fn frozen(&self) -> usize {
+        match self {
+            Self::Linear(_) => 0,
+            Self::Network(network, _) => network.parameters.frozen.len(),
+        }
+    }
+
+    /// What it looks like, for its card.
+    fn form(&self) -> Form {
+        match self {
+            Self::Linear(linear) => {
+                let [outputs, inputs] = linear.shape();
+                Form::Linear { inputs, outputs }
+            }
+            Self::Network(network, _) => Form::Network { network: network.description().clone() },
+        }
+    }
+
     /// Writes all weights, and adapters by themselves where there are some.
     fn write(&self, folder: &Path, receipt: &str) -> Result<(), TrainError> {
-        let path = folder.join("model.safetensors");
+        let path = folder.join(WEIGHTS);
         let write = |path: PathBuf, bytes: &[u8]| std::fs::write(&path, bytes).map_err(|error| unusable(&path, error));
         match self {
             Self::Linear(linear) => card::write_weights(&path, linear, receipt),

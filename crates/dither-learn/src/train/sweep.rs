@@ -9,6 +9,7 @@ use crate::train::error::TrainError;
 use crate::train::evaluation::accuracy_on;
 use crate::train::job::Job;
 use crate::train::load::Source;
+use crate::train::reader::Reader;
 use crate::train::session::TrainingSession;
 
 /// No more points than somebody would wait for.
@@ -41,6 +42,7 @@ pub async fn sweep(
     job: &Job,
     folder: &Path,
     epsilons: &[Epsilon],
+    reader: Option<Reader>,
     done: &mut dyn FnMut(&Point),
 ) -> Result<Vec<Point>, TrainError> {
     if !job.public {
@@ -59,7 +61,7 @@ pub async fn sweep(
         return Err(TrainError::field("evaluation", "there is nothing to measure a model on", hint));
     };
     let unit = job.unit.column.as_deref();
-    let rows = Source::open(&evaluation.data, folder, unit)?.public_rows()?;
+    let rows = Source::open_with(&evaluation.data, folder, unit, reader)?.public_rows()?;
     let temporary = |error: std::io::Error| TrainError::File { path: std::env::temp_dir(), problem: error.to_string() };
     let mut points = Vec::new();
     for epsilon in epsilons {
@@ -70,7 +72,7 @@ pub async fn sweep(
         // The ledger must hold one run, whatever the real one allows.
         (job.ledger.epsilon, job.ledger.delta) = (epsilon, job.privacy.delta);
         job.output.folder = place.path().join("model");
-        let mut session = TrainingSession::new(job, place.path())?;
+        let mut session = TrainingSession::new(job, place.path(), reader)?;
         session.train(false, false, &mut |_| true).await?;
         let point = Point {
             epsilon: epsilon.as_f64(),

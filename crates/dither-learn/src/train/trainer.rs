@@ -13,6 +13,7 @@ use crate::train::data::Table;
 use crate::train::error::TrainError;
 use crate::train::key::JobFile;
 use crate::train::load::Source;
+use crate::train::mutant::{Mutant, is};
 use crate::train::optimizer::{Optimizer, Schedule};
 use crate::train::plan::DpPlan;
 use crate::train::sampler::Sampler;
@@ -236,8 +237,13 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
     }
 
     fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
-        let (lattice, divisor, bound) = (self.plan.lattice(), self.plan.divisor(), self.bound);
-        self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], bound, divisor));
+        let (lattice, mut divisor, bound) = (self.plan.lattice(), self.plan.divisor(), self.bound);
+        if is(Mutant::DividedBySample) {
+            divisor = self.sampled(step) as f64;
+        }
+        if !is(Mutant::EmptySkipped) || self.sampled(step) > 0 {
+            self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], bound, divisor));
+        }
         if let (Some(adaptive), Some(noisy), Some(moved)) =
             (self.plan.adaptive(), sum.get(self.plan.weights()), lattice.count())
         {
@@ -287,6 +293,11 @@ impl<M: Model + ?Sized> Trainer<'_, M> {
         self.header.bound = self.plan.adaptive().map(|_| self.bound);
         self.header.lengths = [weights.len(), optimizer.first.len(), optimizer.second.len(), optimizer.average.len()];
         checkpoint::write(&self.checkpoint, &self.header, weights, optimizer)
+    }
+
+    /// How many units are in the sample of a step. Only mutants make use of it: no step may depend on it.
+    fn sampled(&self, step: u64) -> usize {
+        self.sampler.sample(step, self.table.units()).map_or(0, |parts| parts.iter().map(Vec::len).sum())
     }
 
     fn fail(&mut self, error: impl ToString) -> GateError {

@@ -14,6 +14,7 @@ mod quantile;
 mod selection;
 mod sparse;
 mod table;
+mod training;
 
 use std::num::NonZeroU32;
 

@@ -24,6 +24,7 @@ mod error;
 pub(crate) mod file;
 pub(crate) mod lexer;
 mod parquet;
+mod text;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
@@ -39,6 +40,7 @@ use crate::policy::{ColumnPolicy, ColumnType, TablePolicy};
 pub(crate) use cell::moment;
 pub use database::{DatabaseRelation, relation_of};
 pub use error::{ReadError, SourceError};
+pub use text::{text_columns, text_rows};
 
 /// How far the reading of a text file has come. Parquet files are read by the engine and do not move it.
 ///

@@ -8,6 +8,7 @@ mod gguf;
 mod golden;
 mod mutants;
 mod odd;
+mod quantized;
 
 use super::Network;
 use crate::model::{Batch, Clipping, Inputs, Model, Observed, Targets};

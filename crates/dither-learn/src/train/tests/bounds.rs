@@ -19,7 +19,7 @@ fn norm(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 #[test]
-fn tr_01_an_example_with_a_huge_gradient_moves_the_sum_by_the_clipping_norm() {
+pub(super) fn tr_01_an_example_with_a_huge_gradient_moves_the_sum_by_the_clipping_norm() {
     let ways = [
         Clipping::Flat { bound: 0.7 },
         Clipping::Automatic { bound: 0.7 },
@@ -101,7 +101,7 @@ async fn tr_01_mutants_that_do_not_clip_or_clip_the_batch_are_refused_or_caught(
 }
 
 #[test]
-fn tr_05_what_is_not_finite_contributes_nothing() {
+pub(super) fn tr_05_what_is_not_finite_contributes_nothing() {
     for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut model = Linear::new(1, 2).unwrap();
         model.trainable_mut()[0] = 1.0;
@@ -144,7 +144,7 @@ async fn tr_07_physical_batches_change_nothing_but_the_last_bits() {
 }
 
 #[tokio::test]
-async fn tr_07_the_divisor_is_public_and_tells_no_size() {
+pub(super) async fn tr_07_the_divisor_is_public_and_tells_no_size() {
     for rows in [20, 21] {
         let folder = tempfile::tempdir().unwrap();
         let mut setup = Setup::new(folder.path(), 1).with_rows(rows).with_key(5);
@@ -161,7 +161,7 @@ async fn tr_07_the_divisor_is_public_and_tells_no_size() {
 }
 
 #[tokio::test]
-async fn tr_08_a_person_with_many_rows_counts_as_one() {
+pub(super) async fn tr_08_a_person_with_many_rows_counts_as_one() {
     // The sums of one step at rate 1, without and with a person of 500 rows; the noise is the same and cancels.
     let sum = async |rows_of_the_last: usize| {
         let folder = tempfile::tempdir().unwrap();
@@ -209,4 +209,54 @@ async fn tr_10_losses_and_norms_are_for_operators() {
         setup.run(&mut model, &mut watch).await.unwrap();
         assert_eq!(seen > 0, operator);
     }
+}
+
+#[tokio::test]
+async fn tr_08_an_author_of_half_the_corpus_counts_as_one() {
+    use crate::nn::{Decoder, Description, Network, Train};
+    use crate::train::load::Tokens;
+    let decoder = Decoder {
+        vocabulary: 257,
+        positions: 12,
+        width: 8,
+        blocks: 1,
+        heads: 2,
+        groups: None,
+        hidden: 16,
+        train: Train::All,
+    };
+    // One step of a language model at rate 1, without and with the author: the noise is the same, and cancels.
+    let trained = async |of_the_author: usize, apart: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut text = "who\ttext\n".to_owned();
+        (0..40).for_each(|i| writeln!(text, "p{i:02}\tline {i} of others").unwrap());
+        (0..of_the_author).for_each(|i| writeln!(text, "z{}\tmine, {i}!", if apart { i } else { 0 }).unwrap());
+        std::fs::write(folder.path().join("corpus.tsv"), text).unwrap();
+        let mut setup = Setup::new(folder.path(), 1).with_key(7);
+        setup.data = Data::Text {
+            file: "corpus.tsv".into(),
+            delimiter: '\t',
+            columns: None,
+            text: "text".into(),
+            tokens: Tokens::Bytes,
+            length: 12,
+            label: None,
+        };
+        setup.unit = Some("who".into());
+        setup.request.unit = PrivacyUnit::Column("who".into());
+        setup.request.rows_per_unit = 5;
+        setup.request.sample = SampleGoal::Rate(1.0);
+        setup.request.clipping = Clipping::Flat { bound: 0.5 };
+        setup.request.divisor = Some(1.0);
+        let mut network = Network::new(&Description::Decoder(decoder.clone()), 3).unwrap();
+        setup.run(&mut network, &mut |_| true).await.unwrap();
+        network.trainable().to_vec()
+    };
+    let distance = |a: &[f32], b: &[f32]| norm(a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
+    let without = trained(0, false).await;
+    let moved = distance(&without, &trained(40, false).await);
+    assert!(moved <= 0.5 * 1.001 && moved > 0.4, "{moved}");
+    // Control: forty authors of one line.
+    let moved = distance(&without, &trained(40, true).await);
+    assert!(moved > 5.0, "{moved}");
 }

@@ -167,3 +167,49 @@ fn what_is_declared_wrongly_is_refused_before_the_charge() {
     assert!(with(x(), y(), ".").contains("no regular file"));
     assert!(source(folder.path(), &setup.data, Some("who")).is_err());
 }
+
+#[test]
+fn a_table_of_another_format_is_read_by_the_same_rules() {
+    use crate::train::reader::Reader;
+    // Lines with a bar between cells, in an order of their own; no quotes.
+    let reader = Reader {
+        extension: "bars",
+        columns: |path| {
+            let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+            Ok(text.lines().next().unwrap_or_default().split('|').map(str::to_owned).collect())
+        },
+        rows: |path, columns, row| {
+            let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+            let mut lines = text.lines().map(|line| line.split('|').collect::<Vec<_>>());
+            let header = lines.next().ok_or("empty")?;
+            for line in lines {
+                let cell = |name: &String| header.iter().position(|known| known == name).map(|i| line[i].to_owned());
+                row(&columns.iter().map(|name| cell(name).unwrap_or_default()).collect::<Vec<_>>());
+            }
+            Ok(())
+        },
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let rows = [("0.25", "a", "p1"), ("NaN", " b ", "p2"), ("", "a", ""), ("7", "c", "p1"), ("-1e999", "b", "p1")];
+    let csv: String = rows.iter().map(|(x, y, who)| format!("{x},\"{y}\",{who}\n")).collect();
+    let bars: String = rows.iter().map(|(x, y, who)| format!("{who}|rest|{y}|{x}\n")).collect();
+    let mut setup = Setup::new(folder.path(), 1).with_table(&format!("x,y,who\n{csv}"));
+    std::fs::write(folder.path().join("table.bars"), format!("who|other|y|x\n{bars}")).unwrap();
+    let expected = source(folder.path(), &setup.data, Some("who")).unwrap().read().unwrap();
+    let with = |setup: &mut Setup, name: &str, names: Option<Vec<String>>| {
+        if let Data::Table { file, columns, .. } = &mut setup.data {
+            (*file, *columns) = (name.into(), names);
+        }
+        Source::open_with(&setup.data, folder.path(), Some("who"), Some(reader))
+    };
+    let found = with(&mut setup, "table.bars", None).unwrap().read().unwrap();
+    assert_eq!((found.count, &found.units, &found.classes), (3, &expected.units, &expected.classes));
+    assert_eq!(found.numbers, expected.numbers);
+    // Text stays text beside it, and what cannot be is refused before a row is read.
+    assert_eq!(with(&mut setup, "table.csv", None).unwrap().read().unwrap().numbers, expected.numbers);
+    let refused = |source: Result<Source, TrainError>| source.map(|_| ()).unwrap_err().to_string();
+    assert!(refused(with(&mut setup, "table.bars", Some(vec!["x".into()]))).contains("names its columns itself"));
+    assert!(refused(with(&mut setup, "gone.bars", None)).contains("gone.bars cannot be used"));
+    std::fs::write(folder.path().join("other.bars"), "who|y\n").unwrap();
+    assert!(refused(with(&mut setup, "other.bars", None)).contains("no column `x`"));
+}

@@ -50,7 +50,7 @@ async fn tr_02_and_tr_03_noise_without_gradients_has_the_deviation_of_the_plan()
 }
 
 #[tokio::test]
-async fn tr_04_an_empty_sample_gets_noise_and_counts_as_a_step() {
+pub(super) async fn tr_04_an_empty_sample_gets_noise_and_counts_as_a_step() {
     for rows in [0, 20] {
         let folder = tempfile::tempdir().unwrap();
         let mut setup = Setup::new(folder.path(), 4).with_rows(rows).with_key(3);

@@ -63,7 +63,7 @@ fn flat(parts: Vec<Vec<u32>>) -> Vec<u32> {
 }
 
 #[test]
-fn every_unit_enters_by_a_coin_of_its_own() {
+pub(super) fn every_unit_enters_by_a_coin_of_its_own() {
     let sampler = sampler(3);
     assert_eq!(check(|step| flat(sampler.sample(step, UNITS).unwrap())), Ok(()));
 }

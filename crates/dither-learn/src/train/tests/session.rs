@@ -142,3 +142,48 @@ async fn networks_train_and_those_that_do_not_fit_the_table_are_refused_before_t
     again.train(true, false, &mut |_| true).await.unwrap();
     assert_eq!(again.model().trainable(), trained);
 }
+
+#[tokio::test]
+async fn what_does_not_fit_the_stated_memory_is_refused_before_the_charge() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path());
+    let opened = |memory: &str, hidden: u64, physical: u64| {
+        let network = format!(
+            r#"kind = "network"
+            [model.network]
+            model = "layers"
+            input = 1
+            objective = "classes"
+            layers = [{{ layer = "linear", outputs = {hidden} }}, {{ layer = "linear", outputs = 2 }}]"#
+        );
+        let training = format!("steps = 60\nphysical = {physical}\n{memory}");
+        let job = JOB.replace(r#"kind = "linear""#, &network).replace("steps = 60", &training);
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        TrainingSession::open(&folder.path().join("job.toml"))
+    };
+    let refused = |session: Result<TrainingSession, TrainError>| {
+        let error = session.map(|_| ()).unwrap_err();
+        assert_eq!(error.code(), "training-field");
+        assert!(!folder.path().join("ledger.db").exists(), "nothing is charged");
+        (error.to_string(), error.hint().unwrap())
+    };
+    // A model: half a billion weights are not even made.
+    let (message, _) = refused(opened(r#"memory = "1GB""#, 300_000_000, 32));
+    assert!(
+        message.starts_with("training.memory: the weights take 4578 MB") && message.contains("1024 MB"),
+        "{message}"
+    );
+    // A batch: a thousand units of three thousand numbers and their gradients.
+    let (message, hint) = refused(opened(r#"memory = "16MB""#, 1000, 4000));
+    assert!(message.contains("a batch of 4000 rows about") && hint.contains("training.physical"), "{message}");
+    for odd in ["16", "16MiB", "MB", "-1MB", "0GB", ""] {
+        let (message, hint) = refused(opened(&format!("memory = {odd:?}"), 8, 32));
+        assert!(message.starts_with("training.memory") && hint == "write 512MB or 2GB", "{message}");
+    }
+    // What fits is trained, and the limit is no part of what the job is: another one resumes it.
+    let mut session = opened(r#"memory = "16MB""#, 1000, 32).unwrap();
+    session.train(false, false, &mut |_| true).await.unwrap();
+    let mut again = opened(r#"memory = "1GB""#, 1000, 32).unwrap();
+    assert!(again.train(true, false, &mut |_| true).await.unwrap().repeated);
+    assert!(opened("", 1000, 4000).is_ok(), "without a limit nothing is refused");
+}

@@ -26,11 +26,11 @@ async fn tr_10_a_sweep_is_refused_unless_the_table_is_about_nobody() {
         (&public, &["1", "1"], "sweep"),
         (&unmeasured, &["1"], "evaluation"),
     ] {
-        let error = sweep(job, folder.path(), &epsilons(list), &mut |_| panic!("a run")).await.unwrap_err();
+        let error = sweep(job, folder.path(), &epsilons(list), None, &mut |_| panic!("a run")).await.unwrap_err();
         assert!(error.to_string().starts_with(field), "{error}");
     }
     // Control: what the steward declares is all that keeps it from running.
-    let points = sweep(&public, folder.path(), &epsilons(&["4", "0.5"]), &mut |_| ()).await.unwrap();
+    let points = sweep(&public, folder.path(), &epsilons(&["4", "0.5"]), None, &mut |_| ()).await.unwrap();
     assert_eq!(points.iter().map(|point| point.epsilon).collect::<Vec<_>>(), [0.5, 4.0]);
     assert!(points[0].noise_multiplier > points[1].noise_multiplier);
     assert!(points.iter().all(|point| point.accuracy > 0.6), "{points:?}");

@@ -62,7 +62,8 @@ fn texts_are_read_with_vocabularies_of_published_models() {
     assert_eq!((pairs.count(), pairs.of("ab a", 4)), (5, (vec![2, 4, 0, 0], 2)));
     // A text without any token of the vocabulary has one that pads.
     assert_eq!(pairs.of("ZZZ", 4), (vec![0, 0, 0, 0], 1));
-    let refused = |tokens: Tokens, length: usize| tokens.open(folder.path(), length).map(|_| ()).unwrap_err().to_string();
+    let refused =
+        |tokens: Tokens, length: usize| tokens.open(folder.path(), length).map(|_| ()).unwrap_err().to_string();
     assert!(refused(wordpiece, 2).contains("2 of 2 tokens are the marks"));
     assert!(refused(bpe, 0).contains("no token is read"));
     for odd in ["", "{}", "GGUF", r#"{"model": {"type": "BPE", "vocab": {}, "merges": []}}"#] {
@@ -157,7 +158,8 @@ fn job(train: &str, length: usize) -> String {
     )
 }
 
-const LORA: &str = r#"{ lora = { rank = 2, alpha = 4, targets = ["query", "key", "value", "output", "gate", "up", "down"] } }"#;
+const LORA: &str =
+    r#"{ lora = { rank = 2, alpha = 4, targets = ["query", "key", "value", "output", "gate", "up", "down"] } }"#;
 
 /// Public weights, texts, a vocabulary and a job in a folder.
 fn prepared(folder: &Path, job: &str) -> Result<TrainingSession, TrainError> {
