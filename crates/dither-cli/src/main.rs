@@ -23,6 +23,7 @@ async fn main() -> ExitCode {
         Command::Report(command) => commands::report::run(command).await,
         Command::Train(command) => commands::train::run(command).await,
         Command::Ledger(command) => commands::ledger::run(command).await,
+        Command::Cluster(command) => commands::cluster::run(&command.command).await,
         Command::Account(command) => commands::account::run(command),
         Command::Calibrate(command) => commands::calibrate::run(command),
     };
