@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::postgres::free_port;
 
 /// How long processes may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Makes a process of the cluster from its arguments, those of `dither cluster`.
 type Program = Box<dyn Fn(&[String]) -> Command + Send + Sync>;
@@ -61,7 +61,7 @@ impl Cluster {
     /// A process that does not start.
     pub fn start_scheduler(&mut self) {
         let bind = format!("127.0.0.1:{}", self.port);
-        self.scheduler = Some(self.spawn(&["scheduler", "--bind", &bind, "--executor-timeout", "4"]));
+        self.scheduler = Some(self.spawn(&["scheduler", "--bind", &bind, "--executor-timeout", "8"]));
         self.wait(|_| true);
     }
 
