@@ -1,5 +1,6 @@
 //! What can be typed. Validation happens where the types live.
 
+mod cluster;
 mod model;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use dither::{Delta, Epsilon, MechanismChoice, TargetError};
 use dither_core::Neighbors;
 
+pub use cluster::{Cluster, ClusterCommand};
 pub use model::{Model, ModelCommand, Quantize};
 
 /// Answer questions about people without giving any of them away.
@@ -36,6 +38,8 @@ pub enum Command {
     Model(Model),
     /// Show, verify, export or amend the budget
     Ledger(Ledger),
+    /// Run a process of a Ballista cluster, on which --engine ballista://… counts
+    Cluster(Cluster),
     /// Say what a private computation costs, under every accountant; no data, no budget
     Account(Account),
     /// Find the noise, the number of rounds or the ε that a goal needs; no data, no budget
@@ -119,8 +123,9 @@ impl From<Mechanism> for MechanismChoice {
 /// Where the tables lie.
 #[derive(ClapArgs)]
 pub struct Elsewhere {
-    /// The PostgreSQL server where the tables lie, as in postgres://user@localhost/clinic; rows stay there.
-    /// A password is better in PGPASSWORD than here
+    /// Where the tables are counted: the PostgreSQL server in which they lie, as in postgres://user@localhost/clinic
+    /// (a password is better in PGPASSWORD than here), or a Ballista cluster that reads the same Parquet files, as in
+    /// ballista://127.0.0.1:50050
     #[arg(long, value_name = "URL")]
     pub engine: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod calibrate;
+pub mod cluster;
 pub mod init;
 pub mod ledger;
 pub mod model;
@@ -12,7 +13,7 @@ pub mod report;
 pub mod train;
 
 use dither::{Error, Session};
-use dither_query::engine::LocalEngine;
+use dither_query::engine::{Engine, LocalEngine};
 
 use crate::args::{Elsewhere, Where};
 
@@ -37,20 +38,31 @@ fn placed(session: Session, place: &Where) -> anyhow::Result<Session> {
     }
 }
 
-/// The session with the server that was named, if one was. Nothing is connected yet.
-#[cfg(feature = "postgres")]
+/// The session with the server or cluster that was named, if one was. Nothing is connected yet.
 fn elsewhere(session: Session, place: &Elsewhere) -> anyhow::Result<Session> {
     match &place.engine {
-        Some(url) => Ok(session.with_engine(Box::new(dither_postgres::PostgresEngine::new(url)?))),
+        Some(url) if url.starts_with("ballista://") => Ok(session.with_engine(on_cluster(url)?)),
+        Some(url) => Ok(session.with_engine(in_database(url)?)),
         None => Ok(session),
     }
 }
 
-/// The session as it is: this build knows no servers.
+#[cfg(feature = "postgres")]
+fn in_database(url: &str) -> anyhow::Result<Box<dyn Engine>> {
+    Ok(Box::new(dither_postgres::PostgresEngine::new(url)?))
+}
+
 #[cfg(not(feature = "postgres"))]
-fn elsewhere(session: Session, place: &Elsewhere) -> anyhow::Result<Session> {
-    match &place.engine {
-        Some(_) => anyhow::bail!("this build knows no PostgreSQL; build it with the feature `postgres`"),
-        None => Ok(session),
-    }
+fn in_database(_: &str) -> anyhow::Result<Box<dyn Engine>> {
+    anyhow::bail!("this build knows no PostgreSQL; build it with the feature `postgres`")
+}
+
+#[cfg(feature = "cluster")]
+fn on_cluster(url: &str) -> anyhow::Result<Box<dyn Engine>> {
+    Ok(Box::new(dither_ballista::BallistaEngine::new(url)?))
+}
+
+#[cfg(not(feature = "cluster"))]
+fn on_cluster(_: &str) -> anyhow::Result<Box<dyn Engine>> {
+    cluster::absent()
 }

@@ -24,6 +24,7 @@ async fn main() -> ExitCode {
         Command::Train(command) => commands::train::run(command).await,
         Command::Model(command) => commands::model::run(command),
         Command::Ledger(command) => commands::ledger::run(command).await,
+        Command::Cluster(command) => commands::cluster::run(&command.command).await,
         Command::Account(command) => commands::account::run(command),
         Command::Calibrate(command) => commands::calibrate::run(command),
     };

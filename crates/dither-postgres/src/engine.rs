@@ -9,7 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use dither_query::bound::Bounding;
 use dither_query::engine::{Counting, Engine, EngineError, Opening, Rehearsing, portable};
 use dither_query::policy::TablePolicy;
-use dither_query::source::{Progress, SourceError, Table, Tables, relation_of};
+use dither_query::source::{DatabaseRelation, Progress, SourceError, Table, Tables, relation_of};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::plan::statement;
@@ -93,8 +93,7 @@ impl PostgresEngine {
     }
 
     async fn find(&self, table: &TablePolicy) -> Result<Table, SourceError> {
-        let relation = relation_of(&table.source);
-        let relation = relation.ok_or_else(|| SourceError::NotElsewhere { path: table.source.clone() })?;
+        let relation = relation(table)?;
         let mut connection = self.checked().await?;
         match PostgresTable::find(&mut connection, &relation, table).await {
             Ok(table) => {
@@ -119,6 +118,10 @@ impl Engine for PostgresEngine {
         })
     }
 
+    fn accepts(&self, table: &TablePolicy) -> Result<(), SourceError> {
+        relation(table).map(|_| ())
+    }
+
     fn open<'a>(&'a self, table: &'a TablePolicy, _: &'a Path, _: &'a Arc<Progress>) -> Opening<'a> {
         Box::pin(self.find(table))
     }
@@ -131,6 +134,11 @@ impl Engine for PostgresEngine {
             Ok(rows)
         }))
     }
+}
+
+/// The relation that a table is; the server reads no file.
+fn relation(table: &TablePolicy) -> Result<DatabaseRelation, SourceError> {
+    relation_of(&table.source).ok_or_else(|| SourceError::NotElsewhere { path: table.source.clone() })
 }
 
 /// Runs a plan as one statement.

@@ -97,6 +97,14 @@ pub trait Engine: Send + Sync {
     /// Engines differ in where and how fast they do it; the integers are those of [`Bounding::plan`], bit for bit.
     fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a>;
 
+    /// Whether the engine reads tables of this kind, by the name of the source alone.
+    ///
+    /// # Errors
+    /// What the engine would need instead.
+    fn accepts(&self, _table: &TablePolicy) -> Result<(), SourceError> {
+        Ok(())
+    }
+
     /// Finds a table before anything is charged, by public things only: its file here, or what stands for it elsewhere.
     ///
     /// # Errors
@@ -246,10 +254,14 @@ pub async fn rehearse(plan: &QueryPlan, policy: &Policy, engine: &dyn Engine) ->
         Refusal::new(Code::Unsupported, "an expression of this question fails on some values")
             .hint("compare and cast values of the declared types only")
     };
+    for name in plan.question.relation.tables() {
+        if let Some(table) = policy.readable(name) {
+            engine.accepts(&table)?;
+        }
+    }
     let one = LogicalPlanBuilder::empty(true).project([lit(1_i64)]).and_then(|one| one.build()).map_err(refused)?;
     let elsewhere = match engine.rehearse(one) {
         Some(reached) => {
-            only_relations(plan, policy)?;
             reached.await.map_err(RehearsalError::elsewhere)?;
             true
         }
@@ -292,15 +304,6 @@ pub async fn rehearse(plan: &QueryPlan, policy: &Policy, engine: &dyn Engine) ->
         exact(plan, &stages, "rehearsal", engine).await.map_err(RehearsalError::elsewhere)?;
     }
     Ok(())
-}
-
-/// An engine elsewhere reads no file.
-fn only_relations(plan: &QueryPlan, policy: &Policy) -> Result<(), SourceError> {
-    let tables = plan.question.relation.tables().into_iter().filter_map(|name| policy.readable(name));
-    match tables.into_iter().find(|table| source::relation_of(&table.source).is_none()) {
-        Some(table) => Err(SourceError::NotElsewhere { path: table.source.clone() }),
-        None => Ok(()),
-    }
 }
 
 fn differs() -> Refusal {

@@ -261,6 +261,42 @@ async fn parquet_numbers_follow_the_rules_of_text() {
 }
 
 #[tokio::test]
+async fn all_parquet_files_of_a_folder_are_one_table_of_one_schema() {
+    use dither_testing::{Values, write_parquet};
+    let folder = folder("parquet_folder");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let columns = "n = { type = \"integer\" }\nword = { type = \"text\" }";
+    let table = table("*.parquet", columns, "");
+    assert_eq!(open(&table, &folder, &Arc::default()).expect_err("empty").code(), "source-unreadable");
+    let write_one = |name: &str, n: i64, word: &str| {
+        let (n, word) = (Values::Integers(vec![n]), Values::Texts(vec![word.into()]));
+        // The order of columns is that of the file.
+        match name {
+            "a.parquet" => write_parquet(&folder.join(name), &[("n", n), ("word", word)]),
+            _ => write_parquet(&folder.join(name), &[("word", word), ("more", Values::Integers(vec![7])), ("n", n)]),
+        }
+    };
+    write_one("a.parquet", 1, "x");
+    write_one("b c%20.PARQUET", -2, "ä");
+    write(&folder, "_unfinished.parquet", b"PAR1");
+    write(&folder, ".hidden.parquet", b"PAR1");
+    write(&folder, "notes.txt", b"n,word");
+    assert_eq!(query(&table, &folder, "SELECT n, word FROM t ORDER BY n").await, [["-2", "ä"], ["1", "x"]]);
+    write_parquet(
+        &folder.join("d.parquet"),
+        &[("n", Values::Texts(vec!["1".into()])), ("word", Values::Texts(vec!["".into()]))],
+    );
+    let differ = open(&table, &folder, &Arc::default()).expect_err("differ");
+    assert_eq!(differ.code(), "source-files-differ");
+    assert!(
+        differ.to_string().contains("d.parquet has the column `n` as Utf8, other files of the folder have it as Int64")
+    );
+    write_parquet(&folder.join("d.parquet"), &[("n", Values::Integers(vec![3]))]);
+    assert_eq!(open(&table, &folder, &Arc::default()).expect_err("missing").code(), "source-missing-column");
+}
+
+#[tokio::test]
 async fn sq_24_ragged_rows_are_neither_dropped_nor_refused() {
     let folder = folder("ragged");
     write(&folder, "a.csv", b"id, n ,word\r\n1,2,x\r\n2\r\n\r\n3,N/A,y,extra,cells\r\n4,\"5");

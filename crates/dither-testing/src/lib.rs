@@ -17,6 +17,8 @@
 #![deny(missing_docs)]
 
 pub mod binomial;
+pub mod cluster;
+pub mod columnar;
 pub mod fit;
 pub mod lattice;
 pub mod naive;
@@ -26,6 +28,8 @@ pub mod postgres;
 pub mod stream;
 pub mod welch;
 
+pub use cluster::Cluster;
+pub use columnar::{Values, write_parquet};
 pub use postgres::Postgres;
 pub use stream::{SeededBytes, StubBytes};
 

@@ -154,7 +154,7 @@ fn command(program: &Path) -> Command {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     listener.map_or(54321, |address| address.port())
 }

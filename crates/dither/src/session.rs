@@ -15,7 +15,7 @@ use dither_query::engine::{Engine, LocalEngine, RehearsalError, measure};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
-use dither_query::source::{Progress, Tables, relation_of};
+use dither_query::source::{Progress, Tables, files_of, relation_of};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
@@ -153,7 +153,7 @@ impl Session {
         let private = self.policy.tables.values().map(|table| &table.source);
         let sources = private.chain(self.policy.public.values().map(|table| &table.source));
         let files = sources.filter(|source| relation_of(source).is_none());
-        let sources = files.map(|source| self.policy.base_dir.join(source));
+        let sources = files.flat_map(|source| files_of(&self.policy.base_dir.join(source)));
         ["", "-wal", "-shm", "-journal"].map(beside).into_iter().chain(sources).collect()
     }
 

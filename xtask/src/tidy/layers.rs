@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("dither-learn", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-federated", "dither-ledger"]),
     ("dither-query", &[CORE, "dither-bounding", NOISE, "dither-accounting", MECHANISMS]),
     ("dither-postgres", &[CORE, "dither-query"]),
+    ("dither-ballista", &["dither-query"]),
     ("dither-report", &["dither-core"]),
     ("dither", &[CORE, NOISE, "dither-accounting", MECHANISMS, "dither-ledger", "dither-query", "dither-report"]),
     (
@@ -29,6 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "dither-learn",
             "dither-query",
             "dither-postgres",
+            "dither-ballista",
             "dither-report",
             "dither",
         ],
@@ -46,7 +48,8 @@ const FREE: [&str; 2] = ["dither-bench", "xtask"];
 
 /// Names that only these crates may know: the one that wraps them, and the engines that are given its plans.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("datafusion", &["dither-query", "dither-postgres"]),
+    ("datafusion", &["dither-query", "dither-postgres", "dither-ballista"]),
+    ("ballista", &["dither-ballista"]),
     ("arrow", &["dither-query"]),
     ("parquet", &["dither-query"]),
     ("sqlparser", &["dither-query"]),

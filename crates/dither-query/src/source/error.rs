@@ -73,6 +73,18 @@ pub enum SourceError {
         /// The path.
         path: PathBuf,
     },
+    /// A folder whose files have a column with different types.
+    #[error("{path} has the column `{column}` as {found}, other files of the folder have it as {first}")]
+    FilesDiffer {
+        /// The name of the column in the files.
+        column: String,
+        /// The type in this file.
+        found: String,
+        /// The type in the first file.
+        first: String,
+        /// The path of this file.
+        path: PathBuf,
+    },
     /// A table that lies in a database, while no server was named.
     #[error("{source_name} lies in a database, and no server is named")]
     Elsewhere {
@@ -82,6 +94,12 @@ pub enum SourceError {
     /// A table that lies in a file, while a server was named.
     #[error("{path} is a file, which the server cannot read")]
     NotElsewhere {
+        /// The path as the policy writes it.
+        path: PathBuf,
+    },
+    /// A table that the executors of a cluster cannot read.
+    #[error("{path} cannot be read by a cluster")]
+    NotOnCluster {
         /// The path as the policy writes it.
         path: PathBuf,
     },
@@ -123,8 +141,10 @@ impl Explain for SourceError {
             Self::MissingColumn { .. } => "source-missing-column",
             Self::RepeatedColumn { .. } => "source-repeated-column",
             Self::ColumnType { .. } => "source-column-type",
+            Self::FilesDiffer { .. } => "source-files-differ",
             Self::Elsewhere { .. } => "source-elsewhere",
             Self::NotElsewhere { .. } => "source-not-elsewhere",
+            Self::NotOnCluster { .. } => "source-not-on-cluster",
             Self::Server { .. } => "source-server",
             Self::Relation { .. } => "source-relation",
             Self::Engine { .. } => "source-engine",
@@ -147,10 +167,15 @@ impl Explain for SourceError {
             }
             Self::RepeatedColumn { .. } => Some("give the columns of the file different names".into()),
             Self::ColumnType { .. } => Some("change `type` to one that the column can be read as".into()),
+            Self::FilesDiffer { .. } => Some("write all files of the folder with one schema".into()),
             Self::Elsewhere { .. } => Some("name it: --engine postgres://user@host/database".into()),
             Self::NotElsewhere { .. } => {
                 Some("leave --engine out, or set `source` to a relation: \"postgres:schema.table\"".into())
             }
+            Self::NotOnCluster { .. } => Some(
+                "leave --engine out, or convert it to Parquet at a path that all executors see: \"folder/*.parquet\""
+                    .into(),
+            ),
             Self::Server { hint, .. } => Some(hint.clone()),
             Self::Relation { hint, .. } => Some((*hint).into()),
             Self::Engine { .. } => None,

@@ -14,7 +14,7 @@
 //! | date | `2026-11-30`, also with a time, which is ignored; or the declared format |
 //! | timestamp | `2026-11-30T12:00:00.5`, also with a space, without the time, or with `Z` or an offset, which is then moved to UTC; or the declared format |
 //!
-//! Parquet columns keep their values where the types agree and follow the same rules otherwise. So do the columns of a
+//! `folder/*.parquet` is all Parquet files of a folder, with the same types of the declared columns. Parquet columns keep their values where the types agree and follow the same rules otherwise. So do the columns of a
 //! [`database`], with numbers that are moved to between -2^256 and 2^256, and to zero from within 2^-128 of it.
 
 mod cell;
@@ -75,7 +75,7 @@ pub fn open(table: &TablePolicy, base_dir: &Path, progress: &Arc<Progress>) -> R
     match Kind::of(&table.source) {
         None => Err(SourceError::Kind { path: table.source.clone() }),
         Some(Kind::Relation) => Err(SourceError::Elsewhere { source_name: table.source.clone() }),
-        Some(Kind::Parquet) => parquet::open(table, path),
+        Some(Kind::Parquet) => parquet::open(table, &path),
         Some(Kind::Text { .. }) => delimited::open(table, path, progress),
     }
 }
@@ -86,6 +86,16 @@ pub fn open(table: &TablePolicy, base_dir: &Path, progress: &Arc<Progress>) -> R
 pub fn schema(table: &TablePolicy) -> SchemaRef {
     let fields = physical(table).map(|(name, column)| Field::new(name, arrow_type(column.r#type), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Whether a source is Parquet, by its name: one file, or with `folder/*.parquet` all files of a folder.
+pub fn is_parquet(source: &Path) -> bool {
+    Kind::of(source) == Some(Kind::Parquet)
+}
+
+/// The files that a source stands for, if they can be listed: itself, or those of a folder.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    parquet::files(path).unwrap_or_else(|_| vec![path.to_owned()])
 }
 
 /// The Arrow type of a declared type.

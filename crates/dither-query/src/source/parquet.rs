@@ -1,9 +1,9 @@
-//! A Parquet file as a table of the query engine: its own scan under a total cast to the declared types.
+//! Parquet files as a table of the query engine: its own scan under a total cast to the declared types.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
@@ -17,25 +17,70 @@ use super::lexer::MAX_CELL;
 use super::{SourceError, arrow_type, file, find, name_in_source, physical};
 use crate::policy::{ColumnType, TablePolicy};
 
-/// Opens a Parquet file and finds the declared columns in its schema.
-pub(super) fn open(table: &TablePolicy, path: PathBuf) -> Result<Arc<dyn TableProvider>, SourceError> {
-    let found = file_schema(&path)?;
-    let names: Vec<String> = found.fields().iter().map(|field| field.name().clone()).collect();
+/// The name that stands for all Parquet files of a folder.
+const ALL: &str = "*.parquet";
+
+/// Opens a Parquet file, or all of a folder, and finds the declared columns in their schemas.
+pub(super) fn open(table: &TablePolicy, path: &Path) -> Result<Arc<dyn TableProvider>, SourceError> {
+    let paths = files(path)?;
+    let mut schemas = paths.iter().map(|path| declared_fields(table, path));
+    // There is at least one file.
+    let first = schemas.next().transpose()?.unwrap_or_default();
+    for (schema, path) in schemas.zip(&paths[1..]) {
+        if let Some((field, other)) = first.iter().zip(&schema?).find(|(a, b)| a.data_type() != b.data_type()) {
+            return Err(SourceError::FilesDiffer {
+                column: field.name().clone(),
+                found: other.data_type().to_string(),
+                first: field.data_type().to_string(),
+                path: path.clone(),
+            });
+        }
+    }
     let mut columns = Vec::new();
-    for (name, column) in physical(table) {
-        let field = found.field(find(&names, name_in_source(name, column), &path)?);
+    for ((name, column), field) in physical(table).zip(&first) {
         let wrong = || SourceError::ColumnType {
             column: field.name().clone(),
             declared: column.r#type.name(),
             found: field.data_type().to_string(),
-            path: path.clone(),
+            path: paths[0].clone(),
         };
         let value = Expr::Column(Column::new_unqualified(field.name()));
         columns.push(read_as(value, field.data_type(), column.r#type)?.ok_or_else(wrong)?.alias(name));
     }
-    let scan = LogicalPlanBuilder::scan("source", provider_as_source(listing(&path, found)?), None)?;
+    let scan = LogicalPlanBuilder::scan("source", provider_as_source(listing(&paths, first)?), None)?;
     let plan = scan.project(columns)?.build()?;
     Ok(Arc::new(ViewTable::new(plan, None)))
+}
+
+/// The files of a source, in the order of their names: itself, or those of the folder that `*.parquet` stands in.
+/// Names that begin with a dot or an underscore are those of files that are being written.
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    if path.file_name() != Some(ALL.as_ref()) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |source: std::io::Error| SourceError::Open { path: path.to_owned(), source: source.into() };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.to_ascii_lowercase().ends_with(".parquet") && !name.starts_with(['.', '_']) {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    match files.is_empty() {
+        true => Err(failed(std::io::Error::new(std::io::ErrorKind::NotFound, "the folder holds no Parquet file"))),
+        false => Ok(files),
+    }
+}
+
+/// The fields of a file that the policy declares, in the order of their names in the policy.
+fn declared_fields(table: &TablePolicy, path: &Path) -> Result<Vec<FieldRef>, SourceError> {
+    let found = file_schema(path)?;
+    let names: Vec<String> = found.fields().iter().map(|field| field.name().clone()).collect();
+    let place = physical(table).map(|(name, column)| find(&names, name_in_source(name, column), path));
+    place.map(|place| Ok(Arc::clone(&found.fields()[place?]))).collect()
 }
 
 /// The schema in the footer of a Parquet file.
@@ -45,14 +90,16 @@ pub(super) fn file_schema(path: &Path) -> Result<SchemaRef, SourceError> {
     Ok(Arc::clone(footer.schema()))
 }
 
-/// The engine's own scan of one file, without reading statistics of its values.
-fn listing(path: &Path, schema: SchemaRef) -> Result<Arc<dyn TableProvider>, SourceError> {
-    let failed = |source: std::io::Error| SourceError::Open { path: path.to_owned(), source: source.into() };
-    let absolute = std::fs::canonicalize(path).map_err(failed)?;
-    let url = ListingTableUrl::parse(file_url(&absolute))?;
+/// The engine's own scan of some files, without reading statistics of their values.
+fn listing(paths: &[PathBuf], fields: Vec<FieldRef>) -> Result<Arc<dyn TableProvider>, SourceError> {
+    let url = |path: &PathBuf| {
+        let failed = |source: std::io::Error| SourceError::Open { path: path.clone(), source: source.into() };
+        Ok(ListingTableUrl::parse(file_url(&std::fs::canonicalize(path).map_err(failed)?))?)
+    };
+    let urls = paths.iter().map(url).collect::<Result<Vec<_>, SourceError>>()?;
     let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension("");
-    let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(all_nullable(&schema));
-    Ok(Arc::new(ListingTable::try_new(config)?))
+    let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options);
+    Ok(Arc::new(ListingTable::try_new(config.with_schema(all_nullable(fields)))?))
 }
 
 /// A path as a URL. A plain path would be searched for wildcards.
@@ -63,9 +110,16 @@ fn file_url(path: &Path) -> String {
     format!("file://{path}")
 }
 
-/// A file does not get to promise that values are present: nullability is declared by us, the same for all files.
-fn all_nullable(schema: &Schema) -> SchemaRef {
-    Arc::new(Schema::new(schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>()))
+/// A file does not get to promise that values are present: nullability is declared by us, the same for all files. Two
+/// columns of the policy may be one of the file.
+fn all_nullable(fields: Vec<FieldRef>) -> SchemaRef {
+    let mut declared: Vec<Field> = Vec::new();
+    for field in fields {
+        if declared.iter().all(|other| other.name() != field.name()) {
+            declared.push(field.as_ref().clone().with_nullable(true));
+        }
+    }
+    Arc::new(Schema::new(declared))
 }
 
 /// The value of a column as its declared type, NULL where it has none; `None` where the types do not fit.
