@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -194,7 +195,7 @@ fn du_what_is_wrong_with_a_server_is_said_before_the_charge() {
         (tcp("wrongsecret"), "source-server"),
         (clinic.server.url("stranger"), "source-server"),
         ("postgres://analyst:topsecret@127.0.0.1:1/postgres".into(), "source-server"),
-        ("postgres://analyst:topsecret@db.example.org/postgres".into(), "error: the URL"),
+        ("postgres://analyst:topsecret@db.example.org/postgres?sslmode=prefer".into(), "error: the URL"),
         ("analyst:topsecret@localhost".into(), "error: the URL"),
     ] {
         let (answered, error) = ask(&url, None);
@@ -203,6 +204,15 @@ fn du_what_is_wrong_with_a_server_is_said_before_the_charge() {
     }
     let without = tcp("").replace(":@", "@");
     assert!(ask(&without, None).1.contains("PGPASSWORD"));
+    let file = clinic.folder.path().join("passwords");
+    let with_file = |mode| {
+        fs::write(&file, "127.0.0.1:*:postgres:analyst:topsecret\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let plan = ["plan", "-p", "policy.toml", "SELECT COUNT(*) AS n FROM visits", "-e", "0.5", "--engine", &without];
+        clinic.command(&plan).env("PGPASSFILE", &file).output().unwrap().status.success()
+    };
+    assert!(with_file(0o600));
+    assert!(!with_file(0o644), "a file that everybody can read is no secret");
     clinic.server.sql("REVOKE SELECT ON clinic.visits FROM analyst");
     assert!(ask(&tcp("topsecret"), None).1.contains("GRANT SELECT"));
     clinic.server.sql("GRANT SELECT ON clinic.visits TO analyst; ALTER VIEW clinic.visits RENAME COLUMN ward TO room");
