@@ -168,6 +168,30 @@ fn bg_09_a_connection_that_is_lost_while_rows_are_read_keeps_the_charge_and_a_re
 }
 
 #[test]
+fn tm_04_a_question_that_runs_out_of_time_shows_one_constant_text_and_is_charged_once() {
+    let Some(clinic) = Clinic::new() else { return };
+    clinic.server.sql("CREATE OR REPLACE VIEW clinic.visits AS SELECT p.* FROM clinic.people p, pg_sleep(60);");
+    let url = clinic.server.url("analyst");
+    let sql = "SELECT COUNT(*) AS n FROM visits";
+    let ask = |time: &str| {
+        clinic.run(&["query", "-p", "policy.toml", sql, "-e", "0.5", "-f", "json", "--engine", &url, "--timeout", time])
+    };
+    let late = ask("1s");
+    assert!(!late.status.success() && late.stdout.is_empty());
+    assert_eq!(stderr(&late), FAILED);
+    let log = fs::read_to_string(clinic.folder.path().join("operator.log")).unwrap();
+    assert!(log.trim_end().ends_with("the limit of time was reached"), "{log}");
+    let left = clinic.left();
+    clinic.server.sql("CREATE OR REPLACE VIEW clinic.visits AS SELECT p.* FROM clinic.people p;");
+    let answer = json(&ask("1h"));
+    assert_eq!(answer["remaining"]["epsilon"], 0.5, "charged once");
+    assert_eq!(clinic.left(), left);
+    for odd in ["0s", "5", "1d", "-1s", "99999999999999999999h"] {
+        assert_eq!(ask(odd).status.code(), Some(2), "{odd}");
+    }
+}
+
+#[test]
 fn bg_09_a_row_on_which_a_view_fails_shows_one_constant_text() {
     let Some(clinic) = Clinic::new() else { return };
     clinic.server.sql(
