@@ -79,7 +79,7 @@ fn row(row: &PgRow) -> Result<Row, ConnectionError> {
     (0..row.len()).map(|place| row.try_get::<Option<String>, _>(place).map_err(ConnectionError::from)).collect()
 }
 
-/// Where to connect and as whom. What the environment says of hosts and encryption does not count.
+/// Where to connect and as whom. Of what the environment says, neither the host nor `PGSSLMODE` counts.
 fn options(server: &Server) -> Result<PgConnectOptions, ConnectionError> {
     let (options, mode) = match &server.address {
         // A socket does not leave this machine.
