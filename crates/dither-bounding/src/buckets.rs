@@ -1,14 +1,15 @@
 //! Rows by bucket: all rows of a unit meet in one.
 
 use std::io;
+use std::sync::Arc;
 
-use crate::rows::{DROPPED, Rows};
+use crate::rows::{DROPPED, Layout, Rows};
 use crate::select::{Rule, Scratch, prune};
 use crate::spill::Spill;
 
 /// The rows that one thread has read.
 pub struct Buckets {
-    columns: usize,
+    layout: Arc<Layout>,
     buckets: Vec<Rows>,
     rows: usize,
     spill: Option<Spill>,
@@ -18,9 +19,9 @@ impl Buckets {
     /// How many buckets there are: at ten million rows one fits a cache, and a hundred million make no large one.
     pub const COUNT: usize = 256;
 
-    /// Empty buckets of rows with so many value columns.
-    pub fn new(columns: usize) -> Self {
-        Self { columns, buckets: vec![Rows::default(); Self::COUNT], rows: 0, spill: None }
+    /// Empty buckets of rows with such value columns.
+    pub fn new(layout: Arc<Layout>) -> Self {
+        Self { layout, buckets: vec![Rows::default(); Self::COUNT], rows: 0, spill: None }
     }
 
     /// Adds rows: their units, keys and one array for each value column. Dropped keys are left out.
@@ -30,7 +31,12 @@ impl Buckets {
     pub fn push(&mut self, units: &[u64], spread: &[u64], keys: &[u32], values: &[Vec<i64>]) {
         for (row, ((unit, spread), key)) in units.iter().zip(spread).zip(keys).enumerate() {
             if *key != DROPPED {
-                self.buckets[bucket_of(*spread)].push(*unit, *key, values.iter().map(|column| column[row]));
+                self.buckets[bucket_of(*spread)].push(
+                    &self.layout,
+                    *unit,
+                    *key,
+                    values.iter().map(|column| column[row]),
+                );
                 self.rows += 1;
             }
         }
@@ -38,7 +44,7 @@ impl Buckets {
 
     /// The bytes of the rows in memory.
     pub fn size(&self) -> usize {
-        Rows::bytes(self.rows, self.columns)
+        self.layout.bytes(self.rows)
     }
 
     /// Leaves out rows that cannot be kept; all of a bucket stay where there are too many to be numbered.
@@ -62,7 +68,7 @@ impl Buckets {
     pub fn spill(&mut self) -> io::Result<()> {
         let spill = match &mut self.spill {
             Some(spill) => spill,
-            None => self.spill.insert(Spill::new(Self::COUNT, self.columns)?),
+            None => self.spill.insert(Spill::new(Self::COUNT, Arc::clone(&self.layout))?),
         };
         for (bucket, rows) in self.buckets.iter_mut().enumerate() {
             spill.write(bucket, rows)?;

@@ -5,13 +5,124 @@ pub const NULL: i64 = i64::MIN;
 /// The key of rows that do not count.
 pub const DROPPED: u32 = u32::MAX;
 
+/// How the integers of a row are kept: each in as many bytes as the range of its column needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Layout {
+    slots: Vec<Slot>,
+    /// The bytes of a row.
+    width: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    least: i64,
+    most: i64,
+    width: Width,
+}
+
+/// The greatest number of so many bytes stands for NULL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Width {
+    One,
+    Two,
+    Four,
+    /// As it is.
+    Eight,
+}
+
+impl Layout {
+    /// A layout of columns with these least and greatest integers; `None` for any integer.
+    pub fn new(ranges: impl IntoIterator<Item = Option<(i64, i64)>>) -> Self {
+        let slots: Vec<Slot> = ranges.into_iter().map(|range| Slot::of(range)).collect();
+        let width = slots.iter().map(|slot| slot.bytes()).sum();
+        Self { slots, width }
+    }
+
+    /// The number of columns.
+    pub fn columns(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The bytes that so many rows take, with their units and keys.
+    pub fn bytes(&self, rows: usize) -> usize {
+        rows * (size_of::<u64>() + size_of::<u32>() + self.width)
+    }
+
+    /// The bytes of the integers of a row.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    fn write(&self, values: impl Iterator<Item = i64>, into: &mut Vec<u8>) {
+        for (slot, value) in self.slots.iter().zip(values) {
+            slot.write(value, into);
+        }
+    }
+
+    /// The integers of a row.
+    pub(crate) fn read<'a>(&'a self, mut row: &'a [u8]) -> impl Iterator<Item = i64> + 'a {
+        self.slots.iter().map(move |slot| {
+            let (value, rest) = row.split_at(slot.bytes());
+            row = rest;
+            slot.read(value)
+        })
+    }
+}
+
+impl Slot {
+    fn of(range: Option<(i64, i64)>) -> Self {
+        let any = Self { least: i64::MIN, most: i64::MAX, width: Width::Eight };
+        let Some((least, most)) = range else { return any };
+        let width = match most.abs_diff(least) {
+            0..=0xfe => Width::One,
+            0xff..=0xfffe => Width::Two,
+            0xffff..=0xffff_fffe => Width::Four,
+            _ => return any,
+        };
+        Self { least, most, width }
+    }
+
+    fn bytes(self) -> usize {
+        match self.width {
+            Width::One => 1,
+            Width::Two => 2,
+            Width::Four => 4,
+            Width::Eight => 8,
+        }
+    }
+
+    /// Appends an integer; one outside of the range is moved to its end.
+    fn write(self, value: i64, into: &mut Vec<u8>) {
+        let above = match value {
+            NULL => u64::MAX,
+            value => value.clamp(self.least, self.most).abs_diff(self.least),
+        };
+        match self.width {
+            Width::One => into.push(above as u8),
+            Width::Two => into.extend_from_slice(&(above as u16).to_le_bytes()),
+            Width::Four => into.extend_from_slice(&(above as u32).to_le_bytes()),
+            Width::Eight => into.extend_from_slice(&value.to_le_bytes()),
+        }
+    }
+
+    fn read(self, bytes: &[u8]) -> i64 {
+        let (above, null) = match *bytes {
+            [a] => (a.into(), u8::MAX.into()),
+            [a, b] => (u16::from_le_bytes([a, b]).into(), u16::MAX.into()),
+            [a, b, c, d] => (u32::from_le_bytes([a, b, c, d]).into(), u32::MAX.into()),
+            _ => return bytes.as_array().map_or(NULL, |bytes| i64::from_le_bytes(*bytes)),
+        };
+        if above == null { NULL } else { self.least.saturating_add_unsigned(above) }
+    }
+}
+
 /// Rows of a unit, a key and some integers each.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Rows {
     pub(crate) units: Vec<u64>,
     pub(crate) keys: Vec<u32>,
-    /// Row by row.
-    pub(crate) values: Vec<i64>,
+    /// Row by row, as a layout has them.
+    pub(crate) values: Vec<u8>,
 }
 
 /// How the numbers of one dictionary are written in another.
@@ -36,19 +147,32 @@ impl Rows {
         self.units.is_empty()
     }
 
-    /// The bytes that so many rows take.
-    pub fn bytes(rows: usize, columns: usize) -> usize {
-        rows * (size_of::<u64>() + size_of::<u32>() + columns * size_of::<i64>())
-    }
-
-    pub(crate) fn push(&mut self, unit: u64, key: u32, values: impl Iterator<Item = i64>) {
+    pub(crate) fn push(&mut self, layout: &Layout, unit: u64, key: u32, values: impl Iterator<Item = i64>) {
+        self.make_room(layout);
         self.units.push(unit);
         self.keys.push(key);
-        self.values.extend(values);
+        layout.write(values, &mut self.values);
     }
 
-    pub(crate) fn row(&self, row: usize, columns: usize) -> &[i64] {
-        &self.values[row * columns..(row + 1) * columns]
+    /// Adds a row whose integers are written already.
+    pub(crate) fn push_written(&mut self, unit: u64, key: u32, values: &[u8]) {
+        self.units.push(unit);
+        self.keys.push(key);
+        self.values.extend_from_slice(values);
+    }
+
+    /// Grows by a quarter: most of the memory of a question is here, and twice of it would be half empty.
+    fn make_room(&mut self, layout: &Layout) {
+        if self.units.len() == self.units.capacity() {
+            let more = 64.max(self.units.len() / 4);
+            self.units.reserve_exact(more);
+            self.keys.reserve_exact(more);
+            self.values.reserve_exact(more * layout.width());
+        }
+    }
+
+    pub(crate) fn row(&self, row: usize, layout: &Layout) -> &[u8] {
+        &self.values[row * layout.width()..(row + 1) * layout.width()]
     }
 
     /// Forgets all rows and keeps the memory.
@@ -59,8 +183,7 @@ impl Rows {
     }
 
     /// Appends rows under new numbers; rows whose key is dropped are left out.
-    pub fn append(&mut self, other: &Self, mapping: &Mapping) {
-        let columns = if other.is_empty() { 0 } else { other.values.len() / other.len() };
+    pub fn append(&mut self, other: &Self, layout: &Layout, mapping: &Mapping) {
         let mapped = mapping.values.iter().any(Option::is_some);
         self.units.reserve(other.len());
         self.keys.reserve(other.len());
@@ -73,16 +196,55 @@ impl Rows {
             let unit = other.units[row];
             self.units.push(mapping.units.as_ref().map_or(unit, |units| units[unit as usize]));
             self.keys.push(key);
-            let values = other.row(row, columns);
+            let values = other.row(row, layout);
             if mapped {
-                let renamed = values.iter().zip(&mapping.values).map(|(value, names)| match names {
-                    Some(names) if *value != NULL => names[*value as usize],
-                    _ => *value,
+                let renamed = layout.read(values).zip(&mapping.values).map(|(value, names)| match names {
+                    Some(names) if value != NULL => names[value as usize],
+                    _ => value,
                 });
-                self.values.extend(renamed);
+                layout.write(renamed, &mut self.values);
             } else {
                 self.values.extend_from_slice(values);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            columns in proptest::collection::vec((any::<i64>(), prop_oneof![0..300_u64, 65_000..66_000_u64, any::<u64>()], any::<u64>()), 0..6),
+        ) {
+            let range = |(least, span, _): &(i64, u64, u64)| (*least, least.saturating_add_unsigned(*span));
+            let layout = Layout::new(columns.iter().map(|column| Some(range(column))));
+            let values: Vec<i64> = columns.iter().map(|column| {
+                let (least, most) = range(column);
+                match column.2 % 5 {
+                    0 => NULL,
+                    1 => most,
+                    2 => least,
+                    _ => least.saturating_add_unsigned(column.2 % (most.abs_diff(least).max(1))),
+                }
+            }).collect();
+            let mut rows = Rows::default();
+            rows.push(&layout, 1, 2, values.iter().copied());
+            rows.push(&layout, 1, 2, values.iter().copied());
+            prop_assert_eq!(rows.values.len(), 2 * layout.width());
+            prop_assert_eq!(layout.read(rows.row(1, &layout)).collect::<Vec<_>>(), values);
+        }
+    }
+
+    #[test]
+    fn integers_are_moved_into_their_range_and_take_no_more_bytes_than_that_needs() {
+        let layout = Layout::new([Some((-3, 251)), Some((0, 255)), Some((0, 1 << 20)), Some((0, 1 << 40)), None]);
+        assert_eq!((layout.width(), layout.bytes(2), layout.columns()), (1 + 2 + 4 + 8 + 8, 2 * 35, 5));
+        let mut rows = Rows::default();
+        rows.push(&layout, 0, 0, [300, -1, NULL, -7, i64::MAX].into_iter());
+        assert_eq!(layout.read(rows.row(0, &layout)).collect::<Vec<_>>(), [251, 0, NULL, -7, i64::MAX]);
     }
 }

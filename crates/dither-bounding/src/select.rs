@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::hash::KeyedHash;
 use crate::names::{Dictionary, Names};
-use crate::rows::{NULL, Rows};
+use crate::rows::{Layout, NULL, Rows};
 use crate::totals::Totals;
 
 /// How much a unit may contribute; `None` is no limit.
@@ -28,6 +28,8 @@ pub struct Rule<'a> {
     pub units: &'a Names,
     /// What the numbers of keys stand for.
     pub keys: &'a Dictionary,
+    /// How the integers of each row are kept.
+    pub layout: &'a Layout,
     /// What the integers of each value column stand for.
     pub values: &'a [Names],
 }
@@ -60,17 +62,16 @@ impl Scratch {
 
 /// Adds the kept rows of a bucket to totals. All rows of a unit must be in the one bucket, and no more than 2^32 − 1 rows.
 pub fn bound(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, totals: &mut Totals) {
-    select(rows, rule, scratch, |key, kept| totals.add(rows, key, kept));
+    select(rows, rule, scratch, |key, kept| totals.add(rows, rule.layout, key, kept));
 }
 
 /// Leaves out rows that cannot be kept, whatever other rows there are. As for [`bound`], 2^32 − 1 rows at most.
 pub fn prune(rows: &mut Rows, rule: &Rule<'_>, scratch: &mut Scratch) {
     let mut less = Rows::default();
-    let columns = rule.values.len();
     select(rows, rule, scratch, |key, kept| {
         for row in kept {
             let row = *row as usize;
-            less.push(rows.units[row], key, rows.row(row, columns).iter().copied());
+            less.push_written(rows.units[row], key, rows.row(row, rule.layout));
         }
     });
     *rows = less;
@@ -181,8 +182,8 @@ fn hash_rows(rows: &Rows, run: &[u128], rule: &Rule<'_>, text: &mut Vec<u8>, has
     for entry in run {
         let row = *entry as u32;
         text.truncate(length);
-        for (value, names) in rows.row(row as usize, rule.values.len()).iter().zip(rule.values) {
-            if *value == NULL { text.push(b'N') } else { names.write(*value, text) }
+        for (value, names) in rule.layout.read(rows.row(row as usize, rule.layout)).zip(rule.values) {
+            if value == NULL { text.push(b'N') } else { names.write(value, text) }
         }
         hashed.push((rule.row_hash.of(text), row));
     }

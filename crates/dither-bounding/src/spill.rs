@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use crate::rows::Rows;
+use crate::rows::{Layout, Rows};
 
 /// The buckets that did not fit memory.
 ///
@@ -12,19 +12,19 @@ use crate::rows::Rows;
 /// The file has no name and no other process can open it; the space is free as soon as it is dropped or the process dies.
 pub struct Spill {
     file: Mutex<File>,
-    columns: usize,
+    layout: Arc<Layout>,
     end: u64,
     /// For each bucket where its parts begin and how many rows they have.
     parts: Vec<Vec<(u64, usize)>>,
 }
 
 impl Spill {
-    /// An empty file for so many buckets of rows with so many value columns.
+    /// An empty file for so many buckets of rows with such value columns.
     ///
     /// # Errors
     /// A temporary folder that cannot be written.
-    pub fn new(buckets: usize, columns: usize) -> io::Result<Self> {
-        Ok(Self { file: Mutex::new(tempfile::tempfile()?), columns, end: 0, parts: vec![Vec::new(); buckets] })
+    pub fn new(buckets: usize, layout: Arc<Layout>) -> io::Result<Self> {
+        Ok(Self { file: Mutex::new(tempfile::tempfile()?), layout, end: 0, parts: vec![Vec::new(); buckets] })
     }
 
     /// The number of rows of a bucket.
@@ -50,10 +50,10 @@ impl Spill {
         let mut file = BufWriter::with_capacity(1 << 16, file);
         rows.units.iter().try_for_each(|unit| file.write_all(&unit.to_le_bytes()))?;
         rows.keys.iter().try_for_each(|key| file.write_all(&key.to_le_bytes()))?;
-        rows.values.iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))?;
+        file.write_all(&rows.values)?;
         file.flush()?;
         self.parts[bucket].push((self.end, rows.len()));
-        self.end += Rows::bytes(rows.len(), self.columns) as u64;
+        self.end += self.layout.bytes(rows.len()) as u64;
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl Spill {
     /// A file that cannot be read.
     pub fn read(&self, bucket: usize, mut each: impl FnMut(&Rows)) -> io::Result<()> {
         for (start, rows) in &self.parts[bucket] {
-            let mut bytes = vec![0; Rows::bytes(*rows, self.columns)];
+            let mut bytes = vec![0; self.layout.bytes(*rows)];
             {
                 let mut file = self.file.lock().map_err(|_| poisoned())?;
                 file.seek(SeekFrom::Start(*start))?;
@@ -74,7 +74,7 @@ impl Spill {
             each(&Rows {
                 units: units.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect(),
                 keys: keys.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect(),
-                values: values.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+                values: values.to_vec(),
             });
         }
         Ok(())

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
-use crate::{Buckets, Columns, DROPPED, Dictionary, KeyedHash, Limits, Mapping, NULL, Names, Rows, Rule, Scratch};
+use crate::{
+    Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Rows, Rule, Scratch,
+};
 use crate::{Totals, bound};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -96,6 +99,7 @@ struct Setting {
     row_hash: KeyedHash,
     keys: Dictionary,
     values: [Names; 2],
+    layout: Arc<Layout>,
 }
 
 impl Setting {
@@ -103,12 +107,15 @@ impl Setting {
         let mut keys = Dictionary::default();
         KEYS.iter().for_each(|key| keys.push([*key]));
         let (group_hash, row_hash) = (KeyedHash::new(SECRET, "group"), KeyedHash::new(SECRET, "row"));
-        Self { group_hash, row_hash, keys, values: [Names::Integers, Names::Integers] }
+        let values = [Names::Integers, Names::Integers];
+        // Sums in eight bytes, tallies in one.
+        let layout = Arc::new(Layout::new([None, Some((0, 2))]));
+        Self { group_hash, row_hash, keys, values, layout }
     }
 
     fn rule(&self, limits: Limits) -> Rule<'_> {
-        let Self { group_hash, row_hash, keys, values } = self;
-        Rule { limits, group_hash, row_hash, units: &Names::Integers, keys, values }
+        let Self { group_hash, row_hash, keys, values, layout } = self;
+        Rule { limits, group_hash, row_hash, units: &Names::Integers, keys, layout, values }
     }
 }
 
@@ -126,7 +133,9 @@ fn total(readers: &[Buckets], rule: &Rule<'_>) -> Totals {
     let mut scratch = Scratch::default();
     for bucket in 0..Buckets::COUNT {
         let mut rows = Rows::default();
-        readers.iter().for_each(|reader| reader.for_each(bucket, |part| rows.append(part, &mapping)).unwrap());
+        readers
+            .iter()
+            .for_each(|reader| reader.for_each(bucket, |part| rows.append(part, rule.layout, &mapping)).unwrap());
         bound(&rows, rule, &mut scratch, &mut totals);
     }
     totals
@@ -144,7 +153,7 @@ proptest! {
     ) {
         let (setting, expected) = (Setting::new(), naive(&rows, limits));
         let rule = setting.rule(limits);
-        let mut readers = vec![Buckets::new(2), Buckets::new(2)];
+        let mut readers = vec![Buckets::new(Arc::clone(&setting.layout)), Buckets::new(Arc::clone(&setting.layout))];
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len() + 1)).collect();
         places.extend([0, rows.len()]);
         places.sort_unstable();
@@ -162,6 +171,24 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn owners_are_those_of_a_map(
+        pairs in proptest::collection::vec((prop_oneof![-9..9_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)], 0..2_u64), 0..40),
+        others in proptest::collection::vec(any::<i64>(), 10),
+    ) {
+        let mut map: BTreeMap<i64, u64> = BTreeMap::new();
+        let several = pairs.iter().any(|(key, unit)| map.insert(*key, *unit).is_some_and(|other| other != *unit));
+        let owners = Owners::new(pairs.clone());
+        prop_assert_eq!(owners.is_none(), several);
+        if let Some(owners) = owners {
+            for key in pairs.iter().map(|pair| pair.0).chain(others).chain(-10..10) {
+                prop_assert_eq!(owners.of(key), map.get(&key).copied());
+            }
+        }
+    }
+}
+
 /// The control: the comparison sees a limit that is not enforced.
 #[test]
 fn the_comparison_catches_a_limit_that_is_not_enforced() {
@@ -169,7 +196,7 @@ fn the_comparison_catches_a_limit_that_is_not_enforced() {
     let one = NonZeroU32::new(1);
     let none = Limits { max_rows_per_group: None, max_groups_per_unit: None };
     let setting = Setting::new();
-    let mut reader = Buckets::new(2);
+    let mut reader = Buckets::new(Arc::clone(&setting.layout));
     push(&mut reader, &rows);
     for limits in [Limits { max_rows_per_group: one, ..none }, Limits { max_groups_per_unit: one, ..none }] {
         let honest = naive(&rows, limits);
@@ -180,14 +207,15 @@ fn the_comparison_catches_a_limit_that_is_not_enforced() {
 
 #[test]
 fn dropped_keys_and_renamed_numbers_leave_no_trace() {
+    let layout = Layout::new([Some((0, 9)), None]);
     let mut rows = Rows::default();
-    rows.push(0, 0, [5, 1].into_iter());
-    rows.push(1, 1, [6, NULL].into_iter());
+    rows.push(&layout, 0, 0, [5, 1].into_iter());
+    rows.push(&layout, 1, 1, [6, NULL].into_iter());
     let mapping = Mapping { units: Some(vec![40, 41]), keys: vec![DROPPED, 3], values: vec![None, Some(vec![8, 9])] };
     let mut renamed = Rows::default();
-    renamed.append(&rows, &mapping);
+    renamed.append(&rows, &layout, &mapping);
     let mut expected = Rows::default();
-    expected.push(41, 3, [6, NULL].into_iter());
+    expected.push(&layout, 41, 3, [6, NULL].into_iter());
     assert_eq!(renamed, expected);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::rows::{NULL, Rows};
+use crate::rows::{Layout, NULL, Rows};
 
 /// What is done with the value columns of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,33 +87,32 @@ impl Totals {
     }
 
     /// Adds the rows at these places, all of one unit under one key.
-    pub(crate) fn add(&mut self, rows: &Rows, key: u32, places: &[u32]) {
-        let columns = self.columns.count();
+    pub(crate) fn add(&mut self, rows: &Rows, layout: &Layout, key: u32, places: &[u32]) {
         let at = key as usize;
         self.units[at] += 1;
         self.rows[at] += places.len() as i64;
-        if columns == 0 {
+        if self.columns.count() == 0 {
             return;
         }
         for place in places {
-            let values = rows.row(*place as usize, columns);
-            self.add_values(at, values);
+            self.add_values(at, layout.read(rows.row(*place as usize, layout)));
         }
     }
 
-    fn add_values(&mut self, key: usize, values: &[i64]) {
+    fn add_values(&mut self, key: usize, mut values: impl Iterator<Item = i64>) {
         let summed = self.columns.summed;
         let (from, to) = (key * summed, (key + 1) * summed);
         let totals = self.sums[from..to].iter_mut().zip(&mut self.counts[from..to]);
-        for (value, (sum, count)) in values.iter().zip(totals) {
-            if *value != NULL {
-                *sum += i128::from(*value);
+        // The totals first: they end where the tallies begin.
+        for ((sum, count), value) in totals.zip(values.by_ref()) {
+            if value != NULL {
+                *sum += i128::from(value);
                 *count += 1;
             }
         }
-        for (value, tally) in values[summed..].iter().zip(&mut self.tallies) {
-            if *value != NULL {
-                *tally.entry((key as u32, *value)).or_default() += 1;
+        for (tally, value) in self.tallies.iter_mut().zip(values) {
+            if value != NULL {
+                *tally.entry((key as u32, value)).or_default() += 1;
             }
         }
     }

@@ -4,6 +4,7 @@ mod cluster;
 mod model;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use dither::{Delta, Epsilon, MechanismChoice, TargetError};
@@ -136,8 +137,28 @@ pub struct Where {
     /// The memory for rows, as in 512MB or 2GB; what does not fit is pruned and put on disk
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "engine")]
     pub memory: Option<usize>,
+    /// How long rows may be read, as in 30s, 10min or 2h; after that the question fails, and the charge stands
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
     #[command(flatten)]
     pub elsewhere: Elsewhere,
+}
+
+/// A time: `30s`, `10min`, `2h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let seconds = match text[digits.len()..].trim() {
+        "s" => 1,
+        "min" => 60,
+        "h" => 3600,
+        _ => return Err("a time is a whole number and a unit: 30s, 10min or 2h".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a time begins with a whole number".to_owned())?;
+    match number.checked_mul(seconds) {
+        Some(0) => Err("at least 1s is needed".into()),
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => Err("this is longer than anybody waits".into()),
+    }
 }
 
 /// A number of bytes: `64MB`, `2GB`, in powers of 1024.

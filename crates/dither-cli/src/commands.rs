@@ -28,6 +28,10 @@ fn session(policy: &std::path::Path, scope: Option<&str>) -> Result<Session, Err
 
 /// The session with the engine that was asked for.
 fn placed(session: Session, place: &Where) -> anyhow::Result<Session> {
+    let session = match place.timeout {
+        Some(limit) => session.with_timeout(limit),
+        None => session,
+    };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     match place.memory {
         Some(bytes) => {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -167,6 +168,30 @@ fn bg_09_a_connection_that_is_lost_while_rows_are_read_keeps_the_charge_and_a_re
 }
 
 #[test]
+fn tm_04_a_question_that_runs_out_of_time_shows_one_constant_text_and_is_charged_once() {
+    let Some(clinic) = Clinic::new() else { return };
+    clinic.server.sql("CREATE OR REPLACE VIEW clinic.visits AS SELECT p.* FROM clinic.people p, pg_sleep(60);");
+    let url = clinic.server.url("analyst");
+    let sql = "SELECT COUNT(*) AS n FROM visits";
+    let ask = |time: &str| {
+        clinic.run(&["query", "-p", "policy.toml", sql, "-e", "0.5", "-f", "json", "--engine", &url, "--timeout", time])
+    };
+    let late = ask("1s");
+    assert!(!late.status.success() && late.stdout.is_empty());
+    assert_eq!(stderr(&late), FAILED);
+    let log = fs::read_to_string(clinic.folder.path().join("operator.log")).unwrap();
+    assert!(log.trim_end().ends_with("the limit of time was reached"), "{log}");
+    let left = clinic.left();
+    clinic.server.sql("CREATE OR REPLACE VIEW clinic.visits AS SELECT p.* FROM clinic.people p;");
+    let answer = json(&ask("1h"));
+    assert_eq!(answer["remaining"]["epsilon"], 0.5, "charged once");
+    assert_eq!(clinic.left(), left);
+    for odd in ["0s", "5", "1d", "-1s", "99999999999999999999h"] {
+        assert_eq!(ask(odd).status.code(), Some(2), "{odd}");
+    }
+}
+
+#[test]
 fn bg_09_a_row_on_which_a_view_fails_shows_one_constant_text() {
     let Some(clinic) = Clinic::new() else { return };
     clinic.server.sql(
@@ -194,7 +219,7 @@ fn du_what_is_wrong_with_a_server_is_said_before_the_charge() {
         (tcp("wrongsecret"), "source-server"),
         (clinic.server.url("stranger"), "source-server"),
         ("postgres://analyst:topsecret@127.0.0.1:1/postgres".into(), "source-server"),
-        ("postgres://analyst:topsecret@db.example.org/postgres".into(), "error: the URL"),
+        ("postgres://analyst:topsecret@db.example.org/postgres?sslmode=prefer".into(), "error: the URL"),
         ("analyst:topsecret@localhost".into(), "error: the URL"),
     ] {
         let (answered, error) = ask(&url, None);
@@ -203,6 +228,15 @@ fn du_what_is_wrong_with_a_server_is_said_before_the_charge() {
     }
     let without = tcp("").replace(":@", "@");
     assert!(ask(&without, None).1.contains("PGPASSWORD"));
+    let file = clinic.folder.path().join("passwords");
+    let with_file = |mode| {
+        fs::write(&file, "127.0.0.1:*:postgres:analyst:topsecret\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let plan = ["plan", "-p", "policy.toml", "SELECT COUNT(*) AS n FROM visits", "-e", "0.5", "--engine", &without];
+        clinic.command(&plan).env("PGPASSFILE", &file).output().unwrap().status.success()
+    };
+    assert!(with_file(0o600));
+    assert!(!with_file(0o644), "a file that everybody can read is no secret");
     clinic.server.sql("REVOKE SELECT ON clinic.visits FROM analyst");
     assert!(ask(&tcp("topsecret"), None).1.contains("GRANT SELECT"));
     clinic.server.sql("GRANT SELECT ON clinic.visits TO analyst; ALTER VIEW clinic.visits RENAME COLUMN ward TO room");

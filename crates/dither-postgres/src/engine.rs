@@ -12,11 +12,11 @@ use dither_query::policy::TablePolicy;
 use dither_query::source::{DatabaseRelation, Progress, SourceError, Table, Tables, relation_of};
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::connection::{Connection, ConnectionError};
 use crate::plan::statement;
 use crate::result;
 use crate::server::{Server, UrlError};
 use crate::table::{LookError, PostgresTable};
-use crate::wire::{Connection, WireError};
 
 /// How many questions of a report are counted at once.
 const AT_ONCE: usize = 4;
@@ -63,11 +63,11 @@ impl PostgresEngine {
     }
 
     /// Begins a transaction that reads one state of the database, and nothing else.
-    pub(crate) async fn begin(&self) -> Result<Connection, WireError> {
+    pub(crate) async fn begin(&self) -> Result<Connection, ConnectionError> {
         let mut connection = Connection::open(&self.server).await?;
         // So that the server gives up when we are gone. Not every system of a server can do that.
         match connection.run("SET client_connection_check_interval = '10s'", &[]).await {
-            Ok(_) | Err(WireError::Refused(_)) => {}
+            Ok(_) | Err(ConnectionError::Refused(_)) => {}
             Err(error) => return Err(error),
         }
         connection.run("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
@@ -101,7 +101,7 @@ impl PostgresEngine {
                 Ok(Arc::new(table))
             }
             Err(LookError::Source(error)) => Err(error),
-            Err(LookError::Wire(error)) => Err(unusable(error)),
+            Err(LookError::Connection(error)) => Err(unusable(error)),
         }
     }
 }
@@ -150,19 +150,23 @@ async fn run(connection: &mut Connection, plan: &LogicalPlan, secret: &str) -> R
 }
 
 /// A failure while rows are read. For the operator: its kind, which holds no values.
-pub(crate) fn failed(error: WireError) -> EngineError {
+pub(crate) fn failed(error: ConnectionError) -> EngineError {
     EngineError(Box::new(io::Error::other(error.to_string())))
 }
 
 /// Why a server cannot be used, before anything is charged.
-fn unusable(error: WireError) -> SourceError {
+fn unusable(error: ConnectionError) -> SourceError {
     let hint = match &error {
-        WireError::Io(_) => "check that it runs, and the host, port or folder in the URL",
-        WireError::NoPassword => "set PGPASSWORD, or write the password into the URL",
-        WireError::Login => "let the role log in by scram-sha-256, peer or trust",
-        WireError::Refused(state) if state.starts_with("28") => "check user and password",
-        WireError::Refused(state) if state == "3D000" => "check the name of the database",
-        WireError::Refused(_) | WireError::Protocol(_) => "look into the log of the server",
+        ConnectionError::Io(_) => "check that it runs, and the host, port or folder in the URL",
+        ConnectionError::Tls(_) => TLS_HINT,
+        ConnectionError::Login => "let the role log in by scram-sha-256, peer or trust",
+        ConnectionError::Refused(state) if state.starts_with("28") => LOGIN_HINT,
+        ConnectionError::Refused(state) if state == "3D000" => "check the name of the database",
+        ConnectionError::Refused(_) | ConnectionError::Protocol => "look into the log of the server",
     };
     SourceError::Server { problem: error.to_string(), hint: hint.into() }
 }
+
+const LOGIN_HINT: &str = "check the user, and the password in PGPASSWORD, the URL or ~/.pgpass";
+const TLS_HINT: &str = "name the host as its certificate does, and the file of its authority with sslrootcert=…; \
+                        without encryption (sslmode=disable) only over a network that you trust";

@@ -17,7 +17,7 @@
 //! charge, and so is what evaluates differently on made-up rows in the very server. See `docs/engines.md`.
 //!
 //! # What this crate does not do
-//! It charges nothing and adds no noise. It writes nothing into the database. It speaks no TLS.
+//! It charges nothing and adds no noise. It writes nothing into the database.
 //!
 //! # Where to start
 //! [`PostgresEngine`]; `plan` and `expr` for the SQL.
@@ -25,15 +25,14 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod connection;
 mod engine;
 mod expr;
 mod fact;
 mod plan;
 mod result;
-mod scram;
 mod server;
 mod table;
-mod wire;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]

@@ -10,8 +10,8 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::error::{DataFusionError, Result};
 
+use crate::connection::Row;
 use crate::expr::{Family, family};
-use crate::wire::Row;
 
 /// Reads texts as what the plan says they are.
 pub(crate) fn batch(rows: &[Row], schema: &SchemaRef) -> Result<RecordBatch> {

@@ -6,10 +6,20 @@ use std::path::PathBuf;
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// A socket in the file system.
-    Socket(PathBuf),
+    /// A socket in a folder; the port is part of its name.
+    Socket { folder: PathBuf, port: u16 },
     /// A host and a port.
     Host(String, u16),
+}
+
+/// How a connection over TCP is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encryption {
+    None,
+    /// Against those who listen, not against those who stand between.
+    Unverified,
+    /// The server has a certificate for its host from an authority that is trusted.
+    Verified,
 }
 
 /// A server, a database in it, and who we are there. It has no debug form: it may hold a password.
@@ -19,6 +29,9 @@ pub struct Server {
     pub(crate) user: String,
     pub(crate) password: Option<String>,
     pub(crate) database: String,
+    pub(crate) encryption: Encryption,
+    /// A file with authorities that are trusted besides those of the system.
+    pub(crate) root: Option<PathBuf>,
 }
 
 /// Why a URL names no server that can be used. The text never quotes the URL.
@@ -35,16 +48,20 @@ const FOLDER: &str = "/var/run/postgresql";
 const PORT: u16 = 5432;
 
 impl Server {
-    /// Reads a URL. Without a password in it the environment variable `PGPASSWORD` holds, without a user `PGUSER` or `USER`.
+    /// Reads a URL. Without a password in it the environment variable `PGPASSWORD` holds, or else what `~/.pgpass` (or the
+    /// file that `PGPASSFILE` names) has for it; without a user `PGUSER` or `USER`.
+    ///
+    /// What is sent to another machine is encrypted, and the certificate of the server verified, unless `sslmode` says
+    /// that the network between is trusted.
     ///
     /// # Errors
-    /// A text that is no such URL; a server on another machine without `sslmode=disable`, which says that the network
-    /// between is trusted: what is sent is not encrypted.
+    /// A text that is no such URL, or one with a parameter that is not offered.
     ///
     /// ```
     /// use dither_postgres::Server;
     /// assert!(Server::parse("postgres://steward@localhost/clinic").is_ok());
-    /// assert!(Server::parse("postgres://steward@db.example.org/clinic").is_err(), "not encrypted");
+    /// assert!(Server::parse("postgres://steward@db.example.org/clinic?sslrootcert=authority.pem").is_ok());
+    /// assert!(Server::parse("postgres://steward@db.example.org/clinic?sslmode=prefer").is_err(), "a wish is no protection");
     /// ```
     pub fn parse(url: &str) -> Result<Self, UrlError> {
         Self::with(url, |name| std::env::var(name).ok())
@@ -63,7 +80,7 @@ impl Server {
         let (mut user, mut database) = (some(text(user)?), some(text(database)?));
         let mut password = password.map(text).transpose()?;
         let (host, port) = host_and_port(host).ok_or(odd("has a port that is none"))?;
-        let (mut host, mut port, mut plain) = (some(text(host)?), port, false);
+        let (mut host, mut port, mut encryption, mut root) = (some(text(host)?), port, None, None);
         for (name, value) in query.split('&').filter(|part| !part.is_empty()).filter_map(|part| part.split_once('=')) {
             let value = text(value)?;
             match name {
@@ -72,24 +89,37 @@ impl Server {
                 "user" => user = some(value),
                 "password" => password = Some(value),
                 "dbname" => database = some(value),
-                "sslmode" if value == "disable" => plain = true,
-                "sslmode" => return Err(odd("asks for TLS, which is not offered: use a socket or a tunnel")),
+                "sslmode" => encryption = Some(encryption_named(&value).ok_or(odd(MODES))?),
+                "sslrootcert" => root = Some(value.into()),
                 _ => return Err(odd("has a parameter that is not offered")),
             }
         }
         let user = user.or_else(|| variable("PGUSER")).or_else(|| variable("USER")).ok_or(odd("names no user"))?;
         let port = port.unwrap_or(PORT);
         let address = match host.unwrap_or_else(|| FOLDER.into()) {
-            folder if folder.starts_with('/') => Address::Socket(format!("{folder}/.s.PGSQL.{port}").into()),
-            host if plain || is_here(&host) => Address::Host(host, port),
-            _ => {
-                let problem =
-                    "names another machine, and what is sent is not encrypted: use a tunnel, or say sslmode=disable";
-                return Err(odd(problem));
-            }
+            folder if folder.starts_with('/') => Address::Socket { folder: folder.into(), port },
+            host => Address::Host(host, port),
         };
+        let encryption = encryption.unwrap_or(match &address {
+            Address::Host(host, _) if !is_here(host) => Encryption::Verified,
+            _ => Encryption::None,
+        });
         let password = password.or_else(|| variable("PGPASSWORD"));
-        Ok(Self { address, database: database.unwrap_or_else(|| user.clone()), user, password })
+        let database = database.unwrap_or_else(|| user.clone());
+        Ok(Self { address, user, password, database, encryption, root })
+    }
+}
+
+/// What is said where `sslmode` has another value: the others either fall back to no encryption when somebody asks for it,
+/// or take the certificate of any host.
+const MODES: &str = "has an sslmode that is not offered: it is verify-full, require or disable";
+
+fn encryption_named(sslmode: &str) -> Option<Encryption> {
+    match sslmode {
+        "disable" => Some(Encryption::None),
+        "require" => Some(Encryption::Unverified),
+        "verify-full" => Some(Encryption::Verified),
+        _ => None,
     }
 }
 
@@ -139,24 +169,42 @@ mod tests {
         let found = (server.user.as_str(), server.password.as_deref(), server.database.as_str());
         assert_eq!(found, ("ann", Some("p@ss"), "clinic"));
         let server = parse("postgresql:///clinic?host=/run/pg&port=6000&user=bob").unwrap();
-        assert!(server.address == Address::Socket("/run/pg/.s.PGSQL.6000".into()));
+        let socket = |folder: &str, port| Address::Socket { folder: folder.into(), port };
+        assert!(server.address == socket("/run/pg", 6000));
         assert_eq!((server.user.as_str(), server.password), ("bob", None));
-        assert!(parse("postgres://").unwrap().address == Address::Socket("/var/run/postgresql/.s.PGSQL.5432".into()));
+        assert!(parse("postgres://").unwrap().address == socket("/var/run/postgresql", 5432));
         assert_eq!(parse("postgres://").unwrap().database, "me");
         assert!(parse("postgres://[::1]:7/x").unwrap().address == Address::Host("::1".into(), 7));
-        assert!(parse("postgres://%2Frun%2Fpg/x").unwrap().address == Address::Socket("/run/pg/.s.PGSQL.5432".into()));
-        assert!(parse("postgres://a@db.example.org/x?sslmode=disable").is_ok());
+        assert!(parse("postgres://%2Frun%2Fpg/x").unwrap().address == socket("/run/pg", 5432));
+    }
+
+    #[test]
+    fn another_machine_is_verified_unless_the_url_says_otherwise() {
+        for (url, expected) in [
+            ("postgres://a@localhost/x", Encryption::None),
+            ("postgres://a@127.0.0.1/x?sslmode=verify-full", Encryption::Verified),
+            ("postgres:///x", Encryption::None),
+            ("postgres://a@db.example.org/x", Encryption::Verified),
+            ("postgres://a@localhost.example.org/x", Encryption::Verified),
+            ("postgres://a@/x?host=db.example.org", Encryption::Verified),
+            ("postgres://a@db.example.org/x?sslmode=require", Encryption::Unverified),
+            ("postgres://a@db.example.org/x?sslmode=disable", Encryption::None),
+        ] {
+            assert_eq!(parse(url).unwrap().encryption, expected, "{url}");
+        }
+        let root = parse("postgres://a@db.example.org/x?sslrootcert=%2Fetc%2Fauthority.pem").unwrap().root;
+        assert_eq!(root, Some("/etc/authority.pem".into()));
     }
 
     #[test]
     fn what_is_refused_does_not_show_the_url() {
         let odd = [
             "mysql://a:secret@localhost/x",
-            "postgres://a:secret@db.example.org/x",
             "postgres://a:secret@localhost:99999/x",
             "postgres://a:secret%zz@localhost/x",
             "postgres://a:secret%00@localhost/x",
-            "postgres://a:secret@localhost/x?sslmode=require",
+            "postgres://a:secret@db.example.org/x?sslmode=prefer",
+            "postgres://a:secret@db.example.org/x?sslmode=verify-ca",
             "postgres://a:secret@localhost/x?options=-csearch_path=evil",
         ];
         for url in odd {

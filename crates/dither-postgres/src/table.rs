@@ -13,8 +13,8 @@ use dither_query::policy::{ColumnPolicy, ColumnType, TablePolicy};
 use dither_query::source::database::{LARGEST, MAX_TEXT, SMALLEST};
 use dither_query::source::{DatabaseRelation, SourceError, schema};
 
+use crate::connection::{Connection, ConnectionError, Rows};
 use crate::expr::{by_bytes, identifier};
-use crate::wire::{Connection, Rows, WireError};
 
 /// The columns of a relation. Nothing here looks at a row, nor at what is counted of rows.
 const CATALOG: &str = "\
@@ -93,13 +93,13 @@ impl PostgresTable {
 
 /// Why a relation was not found.
 pub(crate) enum LookError {
-    Wire(WireError),
+    Connection(ConnectionError),
     Source(SourceError),
 }
 
-impl From<WireError> for LookError {
-    fn from(error: WireError) -> Self {
-        Self::Wire(error)
+impl From<ConnectionError> for LookError {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
     }
 }
 

@@ -24,6 +24,8 @@ use crate::engine::failed;
 use crate::plan::statement;
 use crate::result;
 
+mod connection;
+
 /// A small generator of its own (SplitMix64), so that a seed means the same everywhere.
 struct Random(u64);
 

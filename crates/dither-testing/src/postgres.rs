@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// The superuser, and the role with a password that may log in over TCP.
 const STEWARD: &str = "steward";
@@ -76,11 +77,7 @@ impl Postgres {
         let place =
             ["-h", &self.folder, "-p", &self.port.to_string(), "-U", STEWARD, "-d", "postgres"].map(String::from);
         client.args(place).args(["-v", "ON_ERROR_STOP=1", "-q", "-At", "-f", "-"]);
-        let mut running = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        if let Some(mut input) = running.stdin.take() {
-            input.write_all(script.as_bytes())?;
-        }
-        running.wait_with_output()
+        fed(&mut client, script)
     }
 
     /// The URL of the server through its socket, for a role that needs no password there.
@@ -90,7 +87,32 @@ impl Postgres {
 
     /// The URL of the server through TCP, where roles need their passwords.
     pub fn tcp_url(&self, role: &str, password: &str) -> String {
-        format!("postgres://{role}:{password}@127.0.0.1:{}/postgres", self.port)
+        self.host_url(role, password, "127.0.0.1")
+    }
+
+    /// The same for another name of this machine.
+    pub fn host_url(&self, role: &str, password: &str, host: &str) -> String {
+        format!("postgres://{role}:{password}@{host}:{}/postgres", self.port)
+    }
+
+    /// Lets the server offer TLS over TCP, with a certificate and its key in PEM.
+    ///
+    /// # Panics
+    /// Files that cannot be written, or a server that does not take them.
+    pub fn encrypt(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let script = format!("umask 077; cat > '{}/{name}'", self.data());
+            done(fed(command(Path::new("sh")).args(["-c", &script]), text));
+        }
+        self.sql("ALTER SYSTEM SET ssl = on");
+        self.sql("SELECT pg_reload_conf()");
+        for _ in 0..100 {
+            if self.sql("SHOW ssl").trim() == "on" {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the server offers no TLS; see {}/log", self.folder);
     }
 
     /// What the server has logged.
@@ -151,6 +173,15 @@ fn command(program: &Path) -> Command {
     };
     command.current_dir("/").env("LC_ALL", "C.UTF-8").env_remove("PGPASSWORD");
     command
+}
+
+/// Runs a program that reads a text.
+fn fed(program: &mut Command, text: &str) -> std::io::Result<Output> {
+    let mut running = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    if let Some(mut input) = running.stdin.take() {
+        input.write_all(text.as_bytes())?;
+    }
+    running.wait_with_output()
 }
 
 /// A port that was free a moment ago.

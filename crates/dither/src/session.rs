@@ -1,8 +1,10 @@
 //! A session: one policy, its ledger, an engine, and the one order in which they are used.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dither_accounting::{Cost, Filter, Remaining, Spent};
 use dither_core::{
@@ -11,7 +13,7 @@ use dither_core::{
 use dither_ledger::{ChargeRequest, Ledger, LedgerError, Outcome, ScopeLimit, ScopePath};
 use dither_mechanisms::{NoisyTable, PlanMechanism};
 use dither_noise::{NoiseSource, Secret};
-use dither_query::engine::{Engine, LocalEngine, RehearsalError, measure};
+use dither_query::engine::{Engine, EngineError, LocalEngine, RehearsalError, measure};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
@@ -95,6 +97,7 @@ pub struct Session {
     pub(crate) ledger_path: PathBuf,
     scope: ScopePath,
     engine: Box<dyn Engine>,
+    timeout: Option<Duration>,
     progress: Arc<Progress>,
 }
 
@@ -115,7 +118,7 @@ impl Session {
         let ledger_path = policy.base_dir.join(&policy.ledger);
         let scope = policy.dataset.parse()?;
         let (engine, progress) = (Box::new(LocalEngine::default()), Arc::default());
-        Ok(Self { policy, ledger_path, scope, engine, progress })
+        Ok(Self { policy, ledger_path, scope, engine, timeout: None, progress })
     }
 
     /// Charges a narrower scope of the policy, and all scopes above it: `research/alice`.
@@ -134,6 +137,16 @@ impl Session {
     /// Runs the portable half somewhere else.
     pub fn with_engine(mut self, engine: Box<dyn Engine>) -> Self {
         self.engine = engine;
+        self
+    }
+
+    /// Gives up looking at the data after so long. The charge stands, nothing of an answer is shown, and asking again is free.
+    ///
+    /// # Privacy
+    /// That a question takes longer than this depends on the data, as the time of every answer does: whoever sees the
+    /// failure learns it. The text is that of every failure after the charge.
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
         self
     }
 
@@ -381,6 +394,13 @@ impl Session {
         Ok(opened)
     }
 
+    /// What looks at the data, within the limit of time if there is one; when it is over the engine is dropped.
+    async fn in_time<T>(&self, look: impl Future<Output = Result<T, EngineError>>) -> Result<T, EngineError> {
+        let Some(limit) = self.timeout else { return look.await };
+        let late = |_| EngineError(Box::new(io::Error::new(io::ErrorKind::TimedOut, "the limit of time was reached")));
+        tokio::time::timeout(limit, look).await.map_err(late)?
+    }
+
     /// Charge, look, add noise, store: the only way from a plan to released numbers. With a release that was stored before
     /// comes its time.
     pub(crate) async fn release(
@@ -406,7 +426,7 @@ impl Session {
         let looks = looks.map(|((plan, tables), secret)| measure(&charged, plan, tables, secret, self.engine.as_ref()));
         let looks: Vec<_> = looks.collect();
         // A profile asks dozens of questions; each holds what it counts while it runs.
-        let exact: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
+        let exact: Vec<_> = self.in_time(stream::iter(looks).buffered(AT_ONCE).try_collect()).await?;
         let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
         Ok((ledger.publish(request, sealed).await?, None))
     }

@@ -53,7 +53,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("arrow", &["dither-query"]),
     ("parquet", &["dither-query"]),
     ("sqlparser", &["dither-query"]),
-    ("sqlx", &["dither-ledger"]),
+    ("sqlx", &["dither-ledger", "dither-postgres"]),
     ("maud", &["dither-report"]),
     ("ndarray", &["dither-learn"]),
     ("safetensors", &["dither-learn"]),

@@ -5,18 +5,22 @@
 //! `dither-bounding` hashes only units that are over a limit. Under a limit of memory rows are pruned and spilled.
 
 mod keys;
+mod owners;
 mod reader;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::ArrayRef;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
-use dither_bounding::{Buckets, Columns, Dictionary, KeyedHash, Limits, Mapping, Names, Rows, Rule, Scratch, Totals};
+use dither_bounding::{
+    Buckets, Columns, Dictionary, KeyedHash, Layout, Limits, Mapping, Names, Rows, Rule, Scratch, Totals,
+};
 use dither_core::{Key, PrivacyUnit, ValueBounds};
 use futures::StreamExt;
 use futures::future::try_join_all;
@@ -37,6 +41,8 @@ struct Task {
     bounds: Vec<ValueBounds>,
     /// For each histogram whether the number of different values is all that is wanted; such values are numbered.
     distinct: Vec<bool>,
+    /// How the integers of a row are kept: bounds are public, and what is counted by value may be any integer.
+    layout: Arc<Layout>,
     limits: Limits,
     group_hash: KeyedHash,
     row_hash: KeyedHash,
@@ -61,11 +67,15 @@ impl Task {
             PrivacyUnit::Column(_) if integer => Units::Integers,
             PrivacyUnit::Column(_) => Units::Numbered,
         };
+        let bounds: Vec<ValueBounds> = bounding.summands.iter().map(|summand| summand.bounds).collect();
+        let ranges = bounds.iter().map(|bounds| Some((bounds.lower(), bounds.upper())));
+        let layout = Layout::new(ranges.chain(bounding.histograms.iter().map(|_| None)));
         Self {
             keys: KeySpace::new(bounding.question),
             public_texts: OnceLock::new(),
             units,
-            bounds: bounding.summands.iter().map(|summand| summand.bounds).collect(),
+            bounds,
+            layout: Arc::new(layout),
             distinct: bounding.histograms.iter().map(|histogram| histogram.distinct).collect(),
             limits: bounding.limits(),
             group_hash: KeyedHash::new(bounding.secret, "group"),
@@ -87,8 +97,8 @@ impl Task {
     }
 
     fn rule<'a>(&'a self, units: &'a Names, keys: &'a Dictionary, values: &'a [Names]) -> Rule<'a> {
-        let Self { limits, group_hash, row_hash, .. } = self;
-        Rule { limits: *limits, group_hash, row_hash, units, keys, values }
+        let Self { limits, group_hash, row_hash, layout, .. } = self;
+        Rule { limits: *limits, group_hash, row_hash, units, keys, layout, values }
     }
 }
 
@@ -102,7 +112,7 @@ pub(crate) async fn count(
     bounding: &Bounding<'_>,
     tables: &Tables,
 ) -> Result<Vec<Counted>, DataFusionError> {
-    let plan = bounding.columns(tables)?;
+    let plan = owners::looked_up(context, bounding.columns(tables)?).await?;
     let task = Arc::new(Task::new(bounding));
     // Registered before the readers, so that the pool keeps them their share while rows fill the memory.
     let environment = context.task_ctx();
@@ -130,7 +140,8 @@ async fn read(context: &SessionContext, plan: LogicalPlan, task: &Arc<Task>) -> 
         .map(|partition| {
             let mut stream = physical.execute(partition, Arc::clone(&environment))?;
             let mut reader = Reader::new(Arc::clone(task), &physical.schema(), reservation(&environment))?;
-            Ok(tokio::spawn(async move {
+            // Gone with the question, should nobody wait for it any more.
+            Ok(SpawnedTask::spawn(async move {
                 while let Some(batch) = stream.next().await {
                     reader.push(&batch?)?;
                 }
@@ -215,6 +226,7 @@ async fn bound(
     let parts = read.into_iter().zip(mappings).collect();
     let shared =
         Arc::new(Shared { task: Arc::clone(task), units, keys: texts, values, parts, next: AtomicUsize::new(0) });
+    let _stop = Stop(Arc::clone(&shared));
     let workers = workers.into_iter().map(|reservation| {
         let (shared, keys) = (Arc::clone(&shared), keys.len());
         tokio::task::spawn_blocking(move || shared.work(keys, &reservation))
@@ -228,12 +240,21 @@ async fn bound(
     Ok(Finished { totals, keys })
 }
 
+/// Lets workers find no more buckets once nobody waits for them.
+struct Stop(Arc<Shared>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.next.store(Buckets::COUNT, Ordering::Relaxed);
+    }
+}
+
 impl Shared {
     /// Bounds one bucket after another until all are taken.
     fn work(&self, keys: usize, reservation: &MemoryReservation) -> Result<Totals, DataFusionError> {
-        let columns = self.task.columns();
+        let layout = self.task.layout.as_ref();
         let rule = self.task.rule(&self.units, &self.keys, &self.values);
-        let mut totals = Totals::new(columns, keys);
+        let mut totals = Totals::new(self.task.columns(), keys);
         let (mut rows, mut scratch) = (Rows::default(), Scratch::default());
         loop {
             let bucket = self.next.fetch_add(1, Ordering::Relaxed);
@@ -246,10 +267,12 @@ impl Shared {
                     "more rows in a bucket than 32 bits can number".into(),
                 ));
             }
-            reservation.try_resize(Rows::bytes(count, columns.count()) + Scratch::bytes(count) + totals.size())?;
+            reservation.try_resize(layout.bytes(count) + Scratch::bytes(count) + totals.size())?;
             rows.clear();
             for (part, mapping) in &self.parts {
-                part.buckets.for_each(bucket, |some| rows.append(some, mapping)).map_err(DataFusionError::IoError)?;
+                part.buckets
+                    .for_each(bucket, |some| rows.append(some, layout, mapping))
+                    .map_err(DataFusionError::IoError)?;
             }
             dither_bounding::bound(&rows, &rule, &mut scratch, &mut totals);
         }

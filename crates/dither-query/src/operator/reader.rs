@@ -74,7 +74,7 @@ impl Reader {
             units: Numbers::of_type(&unit_kind)?,
             values: values.collect::<Result<_, _>>()?,
             value_numbers: Vec::new(),
-            buckets: Buckets::new(columns),
+            buckets: Buckets::new(Arc::clone(&task.layout)),
             totals: Totals::new(task.columns(), groups),
             columns: vec![Vec::new(); columns],
             key_numbers: Vec::new(),

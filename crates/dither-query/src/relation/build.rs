@@ -24,7 +24,7 @@ pub(crate) const UNIT: &str = "\u{2063}unit";
 /// The unit of the second relation of a join, until it was compared.
 const OTHER_UNIT: &str = "\u{2063}other unit";
 /// A key of the table through which rows are owned.
-const KEY: &str = "\u{2063}key";
+pub(crate) const KEY: &str = "\u{2063}key";
 /// The rank of a public row among those with the same value in a unique column.
 const RANK: &str = "\u{2063}rank";
 

@@ -48,7 +48,7 @@ use dither_core::ValueBounds;
 
 use crate::policy::ColumnType;
 
-pub(crate) use build::{UNIT, scan};
+pub(crate) use build::{KEY, UNIT, scan};
 
 /// A column of a relation: its name, which no other column of the relation has, and its type.
 ///

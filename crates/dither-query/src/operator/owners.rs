@@ -1,0 +1,275 @@
+//! Units of rows that belong to somebody through a key are looked up rather than joined.
+//!
+//! The portable plan joins rows with the different pairs of unit and key of their owners. Where every key has one owner,
+//! looking it up gives the same rows, holds each pair once, and leaves the rows where they are read.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{ExprSchema, JoinType, exec_datafusion_err};
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::prelude::{DataFrame, SessionContext};
+use dither_bounding::Owners;
+use futures::StreamExt;
+
+use super::keys::Numbers;
+use crate::relation::{KEY, UNIT};
+
+/// The plan with lookups in the place of joins with owners, wherever all keys have one owner and there is memory for them.
+///
+/// # Errors
+/// What reading the tables of the owners fails with.
+pub(super) async fn looked_up(context: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan> {
+    // Those below first: owners may be owned themselves.
+    let before: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
+    let mut inputs = Vec::with_capacity(before.len());
+    for input in &before {
+        inputs.push(Box::pin(looked_up(context, input.clone())).await?);
+    }
+    let plan = if inputs == before { plan } else { plan.with_new_exprs(plan.expressions(), inputs)? };
+    let Some(owned) = Owned::of(&plan) else { return Ok(plan) };
+    match Lookup::read(context, owned.owners).await? {
+        Some(lookup) => owned.looked_up(lookup),
+        None => Ok(plan),
+    }
+}
+
+/// A join of rows with their owners, as [`Relation::Owned`](crate::relation::Relation::Owned) builds it.
+struct Owned<'a> {
+    rows: &'a LogicalPlan,
+    /// The column of the rows that holds a key.
+    holds: &'a Expr,
+    /// Pairs of unit and key, each perhaps several times.
+    owners: &'a LogicalPlan,
+}
+
+impl<'a> Owned<'a> {
+    fn of(plan: &'a LogicalPlan) -> Option<Self> {
+        let LogicalPlan::Join(Join { left, right, filter: Some(filter), on, join_type: JoinType::Inner, .. }) = plan
+        else {
+            return None;
+        };
+        let LogicalPlan::Distinct(Distinct::All(owners)) = right.as_ref() else { return None };
+        let Expr::BinaryExpr(BinaryExpr { left: holds, op: Operator::Eq, right: key }) = filter else { return None };
+        let names = owners.schema().fields().iter().map(|field| field.name().as_str());
+        let whole = |expr: &Expr, plan: &LogicalPlan| match expr {
+            Expr::Column(column) => plan.schema().data_type(column).is_ok_and(|kind| *kind == DataType::Int64),
+            _ => false,
+        };
+        let known = on.is_empty() && names.eq([UNIT, KEY]) && whole(holds, left) && whole(key, owners);
+        known.then_some(Self { rows: left, holds, owners })
+    }
+
+    /// The rows with their unit and key, as the join has them.
+    fn looked_up(&self, lookup: Lookup) -> Result<LogicalPlan> {
+        let unit = ScalarUDF::new_from_impl(lookup).call(vec![self.holds.clone()]).alias(UNIT);
+        let rows = self.rows.schema().columns().into_iter().map(Expr::Column);
+        let columns = rows.chain([unit, self.holds.clone().alias(KEY)]);
+        let found = LogicalPlanBuilder::from(self.rows.clone()).project(columns.collect::<Vec<_>>())?;
+        found.filter(crate::bound::column(UNIT).is_not_null())?.build()
+    }
+}
+
+/// Gives each key its unit, and NULL to a key that nobody owns.
+struct Lookup {
+    signature: Signature,
+    kind: DataType,
+    owners: Owners,
+    /// The units by number, unless they are integers.
+    units: Option<ArrayRef>,
+    /// Keeps the owners accounted for as long as they are there.
+    _reservation: MemoryReservation,
+}
+
+impl Lookup {
+    /// Reads pairs of unit and key; `None` where a key has several units, or where the memory is too small.
+    async fn read(context: &SessionContext, owners: &LogicalPlan) -> Result<Option<Self>> {
+        let kind = owners.schema().field(0).data_type().clone();
+        let mut numbers = (kind != DataType::Int64).then(|| Numbers::of_type(&kind)).transpose()?;
+        let reservation = MemoryConsumer::new("owners").register(context.task_ctx().memory_pool());
+        let mut stream = DataFrame::new(context.state(), owners.clone()).execute_stream().await?;
+        let mut pairs = Vec::new();
+        while let Some(batch) = stream.next().await {
+            add(&batch?, &mut numbers, &mut pairs)?;
+            let bytes = Owners::bytes(pairs.len()) + numbers.as_ref().map_or(0, Numbers::size);
+            if reservation.try_resize(bytes).is_err() {
+                return Ok(None);
+            }
+        }
+        let units = numbers.map(Numbers::into_values).transpose()?.and_then(|mut values| values.pop());
+        let signature = Signature::exact(vec![DataType::Int64], Volatility::Volatile);
+        let lookup = |owners| Self { signature, kind, owners, units, _reservation: reservation };
+        Ok(Owners::new(pairs).map(lookup))
+    }
+}
+
+/// Adds the pairs of a batch; units that are not integers by their number.
+fn add(batch: &RecordBatch, numbers: &mut Option<Numbers>, pairs: &mut Vec<(i64, u64)>) -> Result<()> {
+    let (units, keys) = (batch.column(0), batch.column(1).as_primitive::<Int64Type>());
+    let mut numbered = Vec::new();
+    if let Some(numbers) = numbers {
+        numbers.number(std::slice::from_ref(units), &mut numbered)?;
+    }
+    let integers = units.as_primitive_opt::<Int64Type>();
+    if pairs.capacity() - pairs.len() < batch.num_rows() {
+        // By a quarter: twice of it would be half empty.
+        pairs.reserve_exact(batch.num_rows().max(pairs.len() / 4));
+    }
+    for row in (0..batch.num_rows()).filter(|row| units.is_valid(*row) && keys.is_valid(*row)) {
+        let unit = match (numbered.get(row), integers) {
+            (Some(number), _) => u64::from(*number),
+            (None, Some(integers)) => integers.value(row) as u64,
+            (None, None) => return Err(exec_datafusion_err!("a unit is neither numbered nor an integer")),
+        };
+        pairs.push((keys.value(row), unit));
+    }
+    Ok(())
+}
+
+/// What it holds comes from rows, and is not shown.
+impl fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Two lookups are one if they are the same one: what they hold is not compared.
+impl PartialEq for Lookup {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Lookup {}
+
+impl Hash for Lookup {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::hash(self, state);
+    }
+}
+
+impl ScalarUDFImpl for Lookup {
+    fn name(&self) -> &str {
+        "owner"
+    }
+
+    /// Not to be moved or repeated: where it stands it is called once for each row.
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.kind.clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let keys = args.args.first().ok_or_else(|| exec_datafusion_err!("a key is missing"))?;
+        let keys = keys.to_array(args.number_rows)?;
+        let found = keys.as_primitive::<Int64Type>().iter().map(|key| self.owners.of(key?));
+        let units: ArrayRef = match &self.units {
+            None => Arc::new(found.map(|unit| unit.map(|unit| unit as i64)).collect::<Int64Array>()),
+            Some(units) => take(units, &found.collect::<UInt64Array>(), None)?,
+        };
+        Ok(ColumnarValue::Array(units))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    use datafusion::arrow::array::StringArray;
+    use datafusion::arrow::datatypes::{Field, Schema};
+    use datafusion::datasource::MemTable;
+
+    use crate::relation::Relation;
+    use crate::source::{Table, Tables};
+
+    fn table(columns: Vec<(&str, ArrayRef)>) -> Table {
+        let fields = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let arrays = columns.iter().map(|(_, array)| Arc::clone(array)).collect();
+        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).unwrap();
+        Arc::new(MemTable::try_new(schema, vec![vec![batch]]).unwrap())
+    }
+
+    fn integers(values: &[Option<i64>]) -> ArrayRef {
+        Arc::new(values.iter().copied().collect::<Int64Array>())
+    }
+
+    /// Lines of orders of people; whether units are texts, and whether one order has two owners.
+    fn tables(texts: bool, shared: bool) -> Tables {
+        let last = if shared { 1 } else { 2 };
+        let keys = integers(&[Some(1), Some(2), Some(2), None, Some(last)]);
+        let owners: ArrayRef = match texts {
+            true => Arc::new(StringArray::from(vec![Some("ann"), Some("bob"), Some("Bob "), Some("eve"), Some("bob")])),
+            false => integers(&[Some(7), Some(8), Some(8), Some(9), Some(8)]),
+        };
+        let lines = integers(&[Some(2), Some(1), Some(3), None, Some(2)]);
+        let values = integers(&[Some(10), Some(20), Some(30), Some(40), Some(50)]);
+        BTreeMap::from([
+            ("orders".to_owned(), table(vec![("key", keys), ("person", owners)])),
+            ("lines".to_owned(), table(vec![("order", lines), ("value", values)])),
+        ])
+    }
+
+    fn owned(texts: bool) -> Relation {
+        let kind = if texts { DataType::Utf8 } else { DataType::Int64 };
+        let field = |name: &str, kind: &DataType| (name.to_owned(), kind.clone());
+        let orders = Relation::Table {
+            name: "orders".into(),
+            unit: Some(field("person", &kind)),
+            columns: vec![field("key", &DataType::Int64), field("person", &kind)],
+        };
+        Relation::Owned {
+            name: "lines".into(),
+            column: "order".into(),
+            columns: vec![field("order", &DataType::Int64), field("value", &DataType::Int64)],
+            parent: Box::new(orders),
+            key: "key".into(),
+        }
+    }
+
+    async fn rows(context: &SessionContext, plan: LogicalPlan) -> Vec<String> {
+        let batches = DataFrame::new(context.state(), plan).collect().await.unwrap();
+        let text = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    #[tokio::test]
+    async fn owners_are_looked_up_unless_a_key_has_several() {
+        let context = SessionContext::new();
+        for (texts, shared) in [(false, false), (true, false), (false, true), (true, true)] {
+            let plan = owned(texts).build(&tables(texts, shared)).unwrap().build().unwrap();
+            let joins = |plan: &LogicalPlan| plan.display_indent().to_string().matches("Join").count();
+            let quick = looked_up(&context, plan.clone()).await.unwrap();
+            assert_eq!((joins(&plan), joins(&quick)), (1, usize::from(shared)));
+            assert_eq!(plan.schema().fields(), quick.schema().fields());
+            let expected = rows(&context, plan).await;
+            assert_eq!(expected.len(), if shared { 8 } else { 7 }, "{expected:#?}");
+            assert_eq!(rows(&context, quick).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn without_memory_for_the_owners_the_join_stays() {
+        let pool = datafusion::execution::memory_pool::GreedyMemoryPool::new(16);
+        let runtime = datafusion::execution::runtime_env::RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool));
+        let config = datafusion::prelude::SessionConfig::new();
+        let context = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
+        let plan = owned(false).build(&tables(false, false)).unwrap().build().unwrap();
+        assert_eq!(looked_up(&context, plan.clone()).await.unwrap(), plan);
+    }
+}
