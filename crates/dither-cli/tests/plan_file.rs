@@ -136,3 +136,23 @@ fn a_question_that_is_refused_is_named() {
         assert!(shown.contains(part), "{shown}");
     }
 }
+
+#[test]
+fn a_plan_for_weeks_of_people_says_what_it_means_for_a_person() {
+    let clinic = Clinic::new("basic");
+    let policy = std::fs::read_to_string(clinic.0.path().join("policy.toml")).unwrap();
+    let weeks = policy
+        .replace("{ column = \"patient\" }", "{ column = \"patient\", per = \"week\", time = \"day\" }")
+        .replace("age = {", "day = { type = \"date\" }\nage = {");
+    clinic.write("policy.toml", &weeks);
+    let plan = clinic.run(&["plan", "-p", "policy.toml", "-e", "0.5", "SELECT COUNT(*) FROM visits"]);
+    let shown = text(&plan.stdout);
+    for part in [
+        "protects   the rows of one `patient` within one week, and not all rows of one `patient`, added or removed",
+        "a person   with rows of any 31 days in a row, up to 6 units: ε 3",
+        "a person   with rows of any 366 days in a row, up to 54 units: ε 27",
+        "per `patient` and week",
+    ] {
+        assert!(shown.contains(part), "{part} is not in:\n{shown}{}", text(&plan.stderr));
+    }
+}

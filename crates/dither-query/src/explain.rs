@@ -1,9 +1,10 @@
 //! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
 
+mod protects;
 mod target;
 
 use dither_accounting::{Statement, statement};
-use dither_core::{Delta, Epsilon, PrivacyEvent};
+use dither_core::{Delta, Epsilon, PrivacyEvent, PrivacyUnit};
 use dither_mechanisms::{Fraction, KeyRule, Noise};
 use serde::Serialize;
 
@@ -12,6 +13,7 @@ use crate::ir::{AggregateKind, Argument};
 use crate::plan::{Derivation, Measure, QueryPlan, Shape, keys_in_words};
 use crate::release::{self, CONFIDENCE, half_width};
 
+pub use protects::{Window, windows};
 pub use target::{TargetError, solve};
 
 /// The explanation of one aggregate.
@@ -67,6 +69,9 @@ pub struct Explanation {
     pub neighbors: dither_core::Neighbors,
     /// Both in words.
     pub protects: String,
+    /// Where units are cut to periods: what the question costs a whole person who is there in several of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
     /// Groups of one unit at most.
     pub max_groups_per_unit: u32,
     /// Rows of one unit in one group at most.
@@ -118,11 +123,13 @@ impl QueryPlan {
         let bounds = self.effective_bounds();
         Ok(Explanation {
             unit: match &self.unit {
-                dither_core::PrivacyUnit::Column(column) => column.clone(),
-                dither_core::PrivacyUnit::Row => "row".into(),
+                PrivacyUnit::Column(column) => column.clone(),
+                PrivacyUnit::Period { column, per } => format!("{column} per {}", per.name()),
+                PrivacyUnit::Row => "row".into(),
             },
             neighbors: self.neighbors,
             protects: self.protects(),
+            windows: windows(&self.unit, &self.event(), self.delta),
             max_groups_per_unit: bounds.max_groups_per_unit.get(),
             max_rows_per_group: bounds.max_rows_per_group.get(),
             outputs: self.explain_outputs(),
@@ -137,20 +144,6 @@ impl QueryPlan {
                 rdp: None,
             }),
         })
-    }
-
-    fn protects(&self) -> String {
-        let unit = match &self.unit {
-            dither_core::PrivacyUnit::Column(column) if self.question.relation.is_owned() => {
-                format!("all rows of one `{column}`, those that belong to it through keys included")
-            }
-            dither_core::PrivacyUnit::Column(column) => format!("all rows of one `{column}`"),
-            dither_core::PrivacyUnit::Row => "one row".into(),
-        };
-        match self.neighbors {
-            dither_core::Neighbors::AddOrRemoveUnit => format!("{unit}, added or removed"),
-            dither_core::Neighbors::ReplaceUnit => format!("{unit}, replaced by others, which doubles the sensitivity"),
-        }
     }
 
     /// Explains each aggregate.
@@ -227,11 +220,12 @@ impl QueryPlan {
     fn bounds_in_words<'a>(&self, arguments: impl Iterator<Item = &'a Argument>) -> String {
         let bounds = self.effective_bounds();
         let contribution = match &self.unit {
-            dither_core::PrivacyUnit::Row => "one row in one group".to_owned(),
-            dither_core::PrivacyUnit::Column(column) => format!(
-                "at most {} in {} per `{column}`",
+            PrivacyUnit::Row => "one row in one group".to_owned(),
+            unit => format!(
+                "at most {} in {} per {}",
                 counted(bounds.max_rows_per_group.get(), "row"),
-                counted(bounds.max_groups_per_unit.get(), "group")
+                counted(bounds.max_groups_per_unit.get(), "group"),
+                protects::each(unit)
             ),
         };
         arguments.fold(contribution, |words, argument| format!("{words}; {}", argument.origin))
@@ -435,6 +429,7 @@ impl Shape {
             | AggregateKind::Covariance(_)
             | AggregateKind::Correlation
             | AggregateKind::Quantile(_)
+            | AggregateKind::CountPeople
             | AggregateKind::CountDistinct => None,
         }
         .filter(|size| *size != 0.0)

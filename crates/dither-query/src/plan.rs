@@ -30,6 +30,7 @@ use crate::error::{Code, Refusal};
 use crate::grid::Grid;
 use crate::ir::{Domain, Over, Question};
 use crate::policy::{Policy, PublicFacts, Root, TablePolicy, UnitPolicy};
+use crate::relation::UnitKey;
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions};
 
@@ -288,10 +289,11 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         Refusal::new(Code::Unsupported, format!("nobody owns the rows of `{}`", question.table))
             .hint("check the policy: a chain of keys must end at a unit column")
     })?;
-    if !options.privacy_unit_column.as_ref().is_some_and(|asked| policy.is_unit(&question.table, asked)) {
+    let asked = options.privacy_unit_column.as_ref();
+    if root.period().is_some() || !asked.is_some_and(|asked| policy.is_unit(&question.table, asked)) {
         check_unit(&options, &root)?;
     }
-    let unit_kind = root.kind.map_or(DataType::Null, arrow_type);
+    let unit_kind = root.kind.map_or(DataType::Null, |kind| UnitKey::kind(arrow_type(kind), root.period()));
     let bounds = contribution_bounds(&options, table, question.relation.rows_per_unit())?;
     keys::check(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
@@ -360,6 +362,10 @@ fn check_unit(options: &SqlOptions, root: &Root) -> Result<(), Refusal> {
             Err(Refusal::new(Code::Option, format!("`{asked}` is not the privacy unit of the policy"))
                 .hint(format!("privacy_unit_column = {declared}")))
         }
+        PrivacyUnit::Period { column, per } => {
+            let message = format!("the policy protects what one `{column}` has within a {}, not all rows", per.name());
+            Err(Refusal::new(Code::Option, message).hint("leave privacy_unit_column out"))
+        }
         PrivacyUnit::Row => Err(Refusal::new(Code::Option, "in this policy every row is a unit of its own")
             .hint("leave privacy_unit_column out")),
     }
@@ -415,6 +421,9 @@ impl Shape {
         let bounds = self.effective_bounds();
         let (bounds, per_row) = match measure {
             Measure::Units => (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, 1),
+            Measure::Distinct(index) if self.histograms[*index].of_unit => {
+                (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, 1)
+            }
             // A row brings one value at most.
             Measure::Rows | Measure::Distinct(_) => (bounds, 1),
             Measure::Sum(index) => (bounds, self.summands[*index].bounds.magnitude()),

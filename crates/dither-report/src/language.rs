@@ -2,10 +2,10 @@
 //!
 //! Sentences about a post-processing step stand beside the step, in [`postprocess`](crate::postprocess).
 
-use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit};
+use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
 use serde::{Deserialize, Serialize};
 
-use crate::document::NoiseKind;
+use crate::document::{NoiseKind, Window};
 use crate::format::{pretty, significant};
 
 /// The language of a report.
@@ -41,8 +41,61 @@ impl Language {
         match (self, unit) {
             (Self::En, PrivacyUnit::Column(column)) => format!("All rows with the same {column}, together."),
             (Self::Zh, PrivacyUnit::Column(column)) => format!("{column} 相同的所有行，作为一个整体。"),
+            (Self::En, PrivacyUnit::Period { column, per }) => {
+                let per = per.name();
+                format!(
+                    "The rows with the same {column} within one {per}, together; not all rows with the same {column}."
+                )
+            }
+            (Self::Zh, PrivacyUnit::Period { column, per }) => {
+                let per = Self::period(*per);
+                format!("同一{per}内 {column} 相同的行，作为一个整体；并非 {column} 相同的所有行。")
+            }
             (Self::En, PrivacyUnit::Row) => "Each row by itself.".into(),
             (Self::Zh, PrivacyUnit::Row) => "每一行单独保护。".into(),
+        }
+    }
+
+    /// A period in Chinese.
+    fn period(per: UnitPeriod) -> &'static str {
+        match per {
+            UnitPeriod::Day => "日",
+            UnitPeriod::Week => "周",
+            UnitPeriod::Month => "月",
+        }
+    }
+
+    /// What everything together costs a whole person whose rows lie within some days, in one sentence.
+    pub fn person(self, unit: &PrivacyUnit, window: &Window) -> String {
+        let Window { days, units, loss } = window;
+        let column = unit.column().unwrap_or("row");
+        // Rounded up, as everything that a guarantee is stated with.
+        let up = |value: f64| pretty(&significant((value * 1e4).ceil() / 1e4, 9));
+        let delta = |delta: f64| {
+            if delta <= 0.0 {
+                return String::new();
+            }
+            let unit = 10f64.powf(delta.log10().floor() - 1.0);
+            format!(", δ = {:.1e}", (delta / unit * (1.0 - 1e-12)).ceil() * unit)
+        };
+        match (self, loss) {
+            (Self::En, Some(loss)) => format!(
+                "A {column} with rows of any {days} days in a row is up to {units} of these: ε = {}{} for all of them.",
+                up(loss.epsilon),
+                delta(loss.delta)
+            ),
+            (Self::En, None) => format!(
+                "A {column} with rows of any {days} days in a row is up to {units} of these: no guarantee is left for \
+                 all of them."
+            ),
+            (Self::Zh, Some(loss)) => format!(
+                "任意连续 {days} 天内，一个 {column} 最多对应 {units} 个这样的单元：合计 ε = {}{}。",
+                up(loss.epsilon),
+                delta(loss.delta)
+            ),
+            (Self::Zh, None) => {
+                format!("任意连续 {days} 天内，一个 {column} 最多对应 {units} 个这样的单元：合计不再有任何保证。")
+            }
         }
     }
 

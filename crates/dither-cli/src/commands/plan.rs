@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Context;
-use dither::{Defaults, Explanation, FilePreview, Preview, Session};
+use dither::{Defaults, Explanation, FilePreview, Preview, Session, Window};
 use dither_report::visible;
 
 use crate::args::Plan;
@@ -112,12 +112,34 @@ pub fn explain(plan: &Explanation) -> String {
         let _ = writeln!(text, "  expected error  {error}{cases}{assumption}");
     }
     let _ = writeln!(text, "\nprotects   {}", plan.protects);
+    for window in &plan.windows {
+        let _ = writeln!(text, "a person   {}", person(window));
+    }
     let _ = writeln!(text, "groups     {}", plan.keys);
     let accountants = &plan.accountants;
     let each = [("basic", accountants.basic), ("zCDP", accountants.zcdp), ("RDP", accountants.rdp)];
     let each = each.map(|(name, epsilon)| format!("{name} {}", epsilon.map_or("–".into(), number)));
     let _ = writeln!(text, "worth      ε under {} at δ {:e}", each.join(", "), accountants.delta);
     text
+}
+
+/// What a plan says of a whole person whose rows lie within some days.
+fn person(window: &Window) -> String {
+    let Window { days, periods, .. } = window;
+    let loss = match (window.epsilon, window.delta) {
+        (Some(epsilon), Some(delta)) => {
+            let delta = if delta == 0.0 { String::new() } else { format!(", δ {:.1e}", up(delta, 2)) };
+            format!("ε {}{delta}", number(up(epsilon, 5)))
+        }
+        _ => "no guarantee".into(),
+    };
+    format!("with rows of any {days} days in a row, up to {periods} units: {loss}")
+}
+
+/// A number above zero with so many significant digits, rounded up. What is one of them but for its last bits stays.
+fn up(value: f64, digits: i32) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor() + 1.0 - f64::from(digits));
+    (value / unit * (1.0 - 1e-12)).ceil() * unit
 }
 
 /// Five significant digits, without trailing zeros.

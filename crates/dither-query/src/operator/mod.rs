@@ -59,7 +59,7 @@ impl Task {
         let units = match bounding.unit {
             PrivacyUnit::Row => Units::Rows,
             PrivacyUnit::Column(_) if integer => Units::Integers,
-            PrivacyUnit::Column(_) => Units::Numbered,
+            PrivacyUnit::Column(_) | PrivacyUnit::Period { .. } => Units::Numbered,
         };
         Self {
             keys: KeySpace::new(bounding.question),

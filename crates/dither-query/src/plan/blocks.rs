@@ -106,9 +106,10 @@ impl Blocks {
             }
             (AggregateKind::CountUnits, _) => Needs::Units,
             (AggregateKind::CountRows, _) => Needs::Rows,
-            (AggregateKind::CountDistinct, _) => {
-                let kind = argument.kind.clone();
-                Needs::Distinct(self.histogram(Histogram { expr: argument.expr.clone(), kind, distinct: true }))
+            (AggregateKind::CountDistinct | AggregateKind::CountPeople, _) => {
+                let (expr, kind) = (argument.expr.clone(), argument.kind.clone());
+                let of_unit = aggregate.kind == AggregateKind::CountPeople;
+                Needs::Distinct(self.histogram(Histogram { expr, kind, distinct: true, of_unit }))
             }
             (AggregateKind::CountValues, _) => {
                 // What has a pair counts its values as well.
@@ -170,7 +171,7 @@ impl Blocks {
             Refusal::new(Code::Range, "the bounds are too wide for a grid").hint("declare narrower bounds")
         })?;
         let expr = grid.number(&argument.expr).map_err(|error| unplanned(&error))?;
-        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false });
+        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false, of_unit: false });
         let index = self.ranks.iter().position(|known| known.histogram == histogram).unwrap_or_else(|| {
             self.ranks.push(Ranks { histogram, fractions: Vec::new(), grid });
             self.ranks.len() - 1
