@@ -44,6 +44,9 @@ pub struct ExplainedOutput {
     pub expected_error: Option<f64>,
     /// The same in percent of the declared magnitude.
     pub expected_error_percent: Option<f64>,
+    /// Where intervals for sampling are asked for: the share of ε for how far values spread; a count needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<f64>,
     /// For a quantile: by how many rows its rank will be off at most, 95 times in 100.
     pub rank_error: Option<f64>,
     /// What the expectation assumes.
@@ -151,7 +154,8 @@ impl QueryPlan {
         let names = self.display_names();
         let outputs = self.question.aggregates.iter().zip(&self.derivations).zip(names);
         outputs
-            .map(|((aggregate, derivation), name)| {
+            .enumerate()
+            .map(|(index, ((aggregate, derivation), name))| {
                 let noise = self.described(*derivation);
                 let expected = self.expected_error(*derivation);
                 let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
@@ -167,6 +171,7 @@ impl QueryPlan {
                     noise_of: noise.of,
                     expected_error: expected,
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
+                    sampling: self.sampling_share(index),
                     rank_error: self.rank_error(*derivation),
                     assumption: self.assumption(*derivation),
                 }
@@ -210,6 +215,12 @@ impl QueryPlan {
             scale: quantiles.rank_scale(fraction),
             of: Some("the rank, in rows"),
         }
+    }
+
+    /// The share of ε for the squares that the interval of an aggregate for sampling needs.
+    fn sampling_share(&self, index: usize) -> Option<f64> {
+        let block = self.sampling.as_ref()?.get(index)?;
+        Some(block.map_or(0.0, |block| self.shares[block].as_f64()))
     }
 
     fn rank_error(&self, derivation: Derivation) -> Option<f64> {

@@ -11,6 +11,7 @@
 mod blocks;
 mod fingerprint;
 mod keys;
+mod sampling;
 mod shares;
 
 use std::num::NonZeroU32;
@@ -50,12 +51,15 @@ pub struct Request {
     pub delta: Option<Delta>,
     /// Which noise.
     pub mechanism: MechanismChoice,
+    /// Whether intervals for sampling are asked for, and paid for.
+    pub sampling: bool,
 }
 
 impl Request {
     /// A question with an ε and nothing else.
     pub fn new(sql: impl Into<String>, epsilon: Epsilon) -> Self {
-        Self { sql: sql.into(), epsilon: Some(epsilon), delta: None, mechanism: MechanismChoice::Auto }
+        let mechanism = MechanismChoice::Auto;
+        Self { sql: sql.into(), epsilon: Some(epsilon), delta: None, mechanism, sampling: false }
     }
 }
 
@@ -233,6 +237,8 @@ pub struct Shape {
     pub public: PublicFacts,
     /// How keys from the data are selected.
     pub key_choice: KeyChoice,
+    /// Where intervals for sampling are asked for: for each aggregate the block of the squares that its interval needs.
+    pub sampling: Option<Vec<Option<usize>>>,
 }
 
 /// A priced question: nothing charged, nothing looked at.
@@ -297,7 +303,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     let bounds = contribution_bounds(&options, table, question.relation.rows_per_unit())?;
     keys::check(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
-    let blocks = Blocks::of(&question.aggregates)?;
+    let blocks = Blocks::of(&question.aggregates, false)?;
     let shape = Shape {
         public: question.relation.public_facts(policy),
         question,
@@ -312,7 +318,9 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         ranks: blocks.ranks,
         derivations: blocks.derivations,
         key_choice,
+        sampling: None,
     };
+    let shape = if options.sampling { shape.with_sampling()? } else { shape };
     Ok((shape, options))
 }
 
@@ -325,6 +333,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
 /// Depends on the request and the policy alone.
 pub async fn plan(request: &Request, policy: &Policy) -> Result<QueryPlan, Refusal> {
     let (shape, options) = shape(&request.sql, policy).await?;
+    let shape = if request.sampling { shape.with_sampling()? } else { shape };
     let epsilon = options
         .epsilon
         .or(request.epsilon)

@@ -313,7 +313,8 @@ const EN: Words = Words {
     reading: "How to read this report",
     reading_text: "Every number was changed by random noise before anybody saw it, so that nobody can tell whether one \
         unit is in the data. An interval covers the exact bounded answer 95 times in 100; it reflects the noise \
-        alone, not sampling or errors of measurement. Numbers from different questions need not agree unless it is \
+        alone, not sampling or errors of measurement; in a column marked (with sampling) it covers, as often, what the \
+        answer is on average over such samples. Numbers from different questions need not agree unless it is \
         said. Post-processing reads released numbers only and so costs no privacy (Dwork and Roth 2014, Prop. 2.1).",
     rows: "rows",
     see_csv: "All rows are in the CSV file.",
@@ -378,7 +379,7 @@ const ZH: Words = Words {
     not_released: "未发布",
     reading: "如何阅读本报告",
     reading_text: "每个数值在发布前都加入了随机噪声，任何人都无法据此判断某个隐私单元是否在数据中。置信区间以 95% 的概率覆盖\
-        截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差。除非另有说明，不同查询的结果不一定相互吻合。\
+        截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差；标有 (with sampling) 的列则同时计入抽样误差。除非另有说明，不同查询的结果不一定相互吻合。\
         后处理只使用已发布的数值，不消耗隐私预算（Dwork 与 Roth，2014，命题 2.1）。",
     rows: "行",
     see_csv: "全部数据见 CSV 文件。",

@@ -86,7 +86,7 @@ impl Session {
                         .hint("use `weight` or `target_error`"),
                 ));
             }
-            shapes.push(shape);
+            shapes.push(if question.sampling { shape.with_sampling().map_err(refused)? } else { shape });
         }
         let plans = allot(spec, &shapes)?;
         self.check_cap(spec, &plans)?;
@@ -241,8 +241,8 @@ impl Session {
         PrivacyStatement { protected: self.protected(spec, plans), composition }
     }
 
-    /// What is protected in which of the tables of people, and what all questions together cost a whole person where that is
-    /// less. Tables of one unit stand together.
+    /// What is protected in which of the tables of people, and what all questions together cost a whole person where that
+    /// is less. Tables of one unit stand together.
     fn protected(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> Vec<Protected> {
         let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
         let event = mechanism.event();

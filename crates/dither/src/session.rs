@@ -253,6 +253,7 @@ impl Session {
             return plan(request, &self.policy).await.map_err(refused);
         };
         let (shape, options) = shape(&request.sql, &self.policy).await.map_err(refused)?;
+        let shape = if request.sampling { shape.with_sampling().map_err(refused)? } else { shape };
         let budget = &self.policy.budget;
         let delta = options.delta.or(request.delta).or(budget.delta_per_query).unwrap_or(Delta::ZERO);
         let cap = budget.max_epsilon_per_query.unwrap_or(budget.epsilon);

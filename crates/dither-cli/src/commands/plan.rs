@@ -36,9 +36,9 @@ async fn all(command: &Plan, session: &Session) -> anyhow::Result<()> {
         anyhow::bail!("{} is too long for a file of questions", path.display());
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (epsilon, delta, target) = (terms.epsilon, terms.delta, terms.target_error);
-    let questions =
-        dither::read_questions(&text, &Defaults { epsilon, delta, target, mechanism: terms.mechanism.into() })?;
+    let (epsilon, delta, target, sampling) = (terms.epsilon, terms.delta, terms.target_error, terms.sampling);
+    let mechanism = terms.mechanism.into();
+    let questions = dither::read_questions(&text, &Defaults { epsilon, delta, target, mechanism, sampling })?;
     let preview = session.plan_file(&questions).await?;
     let text = match command.json {
         true => serde_json::to_string_pretty(&preview)? + "\n",
@@ -98,6 +98,10 @@ pub fn explain(plan: &Explanation) -> String {
             column.bounds
         );
         let _ = writeln!(text, "  share           ε {}", number(column.epsilon));
+        if let Some(share) = column.sampling {
+            let what = if share == 0.0 { "nothing more is measured for it" } else { "for the squares of the values" };
+            let _ = writeln!(text, "  sampling        ε {}, {what}", number(share));
+        }
         let whose = column.noise_of.map_or(String::new(), |what| format!(", of {what}"));
         let _ = writeln!(text, "  noise scale     {}{whose}", number(column.noise_scale));
         let unknown = column.expected_error.is_none() && column.rank_error.is_none();
