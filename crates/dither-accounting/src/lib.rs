@@ -35,6 +35,7 @@ pub mod event;
 pub mod filter;
 pub mod gaussian;
 pub mod gdp;
+pub mod group;
 pub mod pld;
 mod profile;
 pub mod pure;

@@ -83,6 +83,10 @@ pub struct Terms {
     /// Which noise
     #[arg(long, default_value = "auto")]
     pub mechanism: Mechanism,
+    /// Add intervals for noise and sampling together, as columns of their own: for COUNT, SUM and AVG of rows or units
+    /// that are a sample. A share of ε is for how far the values spread
+    #[arg(long)]
+    pub sampling: bool,
     /// A scope of the policy to charge, as in research/alice
     #[arg(long)]
     pub scope: Option<String>,
@@ -99,6 +103,7 @@ impl Terms {
             epsilon: self.epsilon,
             delta: self.delta,
             mechanism: self.mechanism.into(),
+            sampling: self.sampling,
         }
     }
 }

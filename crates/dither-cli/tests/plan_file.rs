@@ -136,3 +136,43 @@ fn a_question_that_is_refused_is_named() {
         assert!(shown.contains(part), "{shown}");
     }
 }
+
+#[test]
+fn intervals_for_sampling_are_planned_and_answered_in_columns_of_their_own() {
+    let clinic = Clinic::new("basic");
+    let sql = "SELECT AVG(age) AS mean, COUNT(*) AS n FROM visits";
+    let plan = clinic.run(&["plan", "-p", "policy.toml", "-e", "0.6", "--sampling", sql]);
+    let shown = text(&plan.stdout);
+    for part in ["for the squares of the values", "sampling        ε 0, nothing more is measured for it"] {
+        assert!(shown.contains(part), "{part} is not in:\n{shown}{}", text(&plan.stderr));
+    }
+    let without = text(&clinic.run(&["plan", "-p", "policy.toml", "-e", "0.6", sql]).stdout);
+    assert!(!without.contains("sampling"), "{without}");
+    let answer = clinic.run(&["query", "-p", "policy.toml", "-e", "0.6", "--sampling", "-f", "csv", sql]);
+    let header = "mean,mean_low,mean_high,mean (with sampling),mean (with sampling)_low,mean (with sampling)_high,n,";
+    assert!(text(&answer.stdout).starts_with(header), "{}{}", text(&answer.stdout), text(&answer.stderr));
+    let planned = clinic.plan("-- @sampling\nSELECT AVG(age) FROM visits; SELECT AVG(age) FROM visits", &["-e", "0.2"]);
+    let share = |index: usize| planned["questions"][index]["plan"]["outputs"][0]["sampling"].as_f64();
+    // Less than half: a typical value that is small beside the range gives the mean more.
+    assert!((0.05..0.1).contains(&share(0).unwrap()) && share(1).is_none(), "{:?}", share(0));
+}
+
+#[test]
+fn a_plan_for_weeks_of_people_says_what_it_means_for_a_person() {
+    let clinic = Clinic::new("basic");
+    let policy = std::fs::read_to_string(clinic.0.path().join("policy.toml")).unwrap();
+    let weeks = policy
+        .replace("{ column = \"patient\" }", "{ column = \"patient\", per = \"week\", time = \"day\" }")
+        .replace("age = {", "day = { type = \"date\" }\nage = {");
+    clinic.write("policy.toml", &weeks);
+    let plan = clinic.run(&["plan", "-p", "policy.toml", "-e", "0.5", "SELECT COUNT(*) FROM visits"]);
+    let shown = text(&plan.stdout);
+    for part in [
+        "protects   the rows of one `patient` within one week, and not all rows of one `patient`, added or removed",
+        "a person   with rows of any 31 days in a row, up to 6 units: ε 3",
+        "a person   with rows of any 366 days in a row, up to 54 units: ε 27",
+        "per `patient` and week",
+    ] {
+        assert!(shown.contains(part), "{part} is not in:\n{shown}{}", text(&plan.stderr));
+    }
+}

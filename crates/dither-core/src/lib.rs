@@ -41,4 +41,4 @@ pub use gate::{Charge, Charged, GateError, Measurement, Mechanism, OpenGate, Rec
 pub use ratio::Ratio;
 pub use sensitive::Sensitive;
 pub use sensitivity::{L1Sensitivity, L2Sensitivity};
-pub use unit::{Neighbors, PrivacyUnit};
+pub use unit::{Neighbors, PrivacyUnit, UnitPeriod};

@@ -428,9 +428,16 @@ async fn compare(server: &Postgres, engine: &dyn Engine, rounds: u64, seed: u64)
     let mut random = Random(seed);
     let (mut same, mut refused) = (0, 0);
     for round in 0..rounds {
-        let unit = random.of(&["\"row\"", "{ column = \"u\" }", "{ column = \"u\" }", "{ column = \"v\" }"]);
+        let unit = random.of(&[
+            "\"row\"",
+            "{ column = \"u\" }",
+            "{ column = \"u\" }",
+            "{ column = \"v\" }",
+            "{ column = \"u\", per = \"week\", time = \"d\" }",
+            "{ column = \"v\", per = \"month\", time = \"m\" }",
+        ]);
         let policy = policy(unit, 1 + random.below(3), 1 + random.below(4));
-        let sql = question(&mut random, unit.contains("\"u\""));
+        let sql = question(&mut random, unit == "{ column = \"u\" }");
         let table = rows(&mut random);
         let second: Vec<_> =
             (0..random.below(12)).map(|_| (Some(random.of(&PEOPLE).to_owned()), random.below(12) as i64)).collect();

@@ -53,6 +53,8 @@ pub struct Histogram {
     pub kind: DataType,
     /// Whether the number of different values is all that is wanted.
     pub distinct: bool,
+    /// Whether all rows of a unit have the same value, as the person has whose period the unit is.
+    pub of_unit: bool,
 }
 
 /// The names of the columns of the result; keys are `k0`, `k1`, …
@@ -124,7 +126,7 @@ impl Bounding<'_> {
                 let one = rows.aggregate(self.keys(), self.row_aggregates())?;
                 one.project([self.keys(), vec![column(ROWS).alias(UNITS)], self.measures()].concat())?.build()
             }
-            PrivacyUnit::Column(_) => {
+            PrivacyUnit::Column(_) | PrivacyUnit::Period { .. } => {
                 let groups = self.bounded_groups(self.unit_groups(rows)?)?;
                 groups.aggregate(self.keys(), self.group_aggregates())?.build()
             }
@@ -145,7 +147,9 @@ impl Bounding<'_> {
         let rows = self.rows(tables)?;
         let kept = match self.unit {
             PrivacyUnit::Row => rows,
-            PrivacyUnit::Column(_) => self.rows_in_bounded_groups(self.bounded_rows(rows)?)?,
+            PrivacyUnit::Column(_) | PrivacyUnit::Period { .. } => {
+                self.rows_in_bounded_groups(self.bounded_rows(rows)?)?
+            }
         };
         let value = column(format!("h{index}"));
         let by = [self.keys(), vec![value.clone().alias(POINT)]].concat();
@@ -199,10 +203,16 @@ impl Bounding<'_> {
 
     /// Unit, keys and values of the rows that pass the filters.
     fn projected(&self, tables: &Tables, value: impl Fn(&Summand) -> Result<Expr>) -> Result<LogicalPlanBuilder> {
-        let (mut plan, mut unit) = match &self.question.relation {
-            Relation::Table { name, .. } => (relation::scan(tables, name)?, None),
-            other => (other.build(tables)?, Some(column(relation::UNIT))),
+        let (mut plan, unit, present) = match &self.question.relation {
+            Relation::Table { name, unit: Some(unit), .. } => {
+                (relation::scan(tables, name)?, Some(unit.value()?), Some(unit.is_present()?))
+            }
+            Relation::Table { name, unit: None, .. } => (relation::scan(tables, name)?, None, None),
+            other => (other.build(tables)?, Some(column(relation::UNIT)), None),
         };
+        if let Some(present) = present {
+            plan = plan.filter(present)?;
+        }
         for filter in &self.question.filters {
             plan = plan.filter(filter.clone())?;
         }
@@ -217,11 +227,7 @@ impl Bounding<'_> {
             plan = plan.project(all)?;
         }
         let mut columns = Vec::new();
-        if let PrivacyUnit::Column(name) = self.unit {
-            if unit.is_none() {
-                plan = plan.filter(column(name).is_not_null())?;
-                unit = Some(canonical(wide(column(name), self.unit_kind), self.unit_kind));
-            }
+        if *self.unit != PrivacyUnit::Row {
             columns.extend(unit.map(|unit| unit.alias(UNIT)));
         }
         for (index, key) in self.question.keys.iter().enumerate() {

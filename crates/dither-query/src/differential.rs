@@ -14,6 +14,8 @@ use dither_core::{ContributionBounds, Key};
 use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule, Noise};
 use sha2::{Digest, Sha256};
 
+mod periods;
+
 use crate::bound::Bounding;
 use crate::engine::{Counting, Engine, LocalEngine, exact};
 use crate::operator;

@@ -1,9 +1,10 @@
 //! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
 
+mod protects;
 mod target;
 
 use dither_accounting::{Statement, statement};
-use dither_core::{Delta, Epsilon, PrivacyEvent};
+use dither_core::{Delta, Epsilon, PrivacyEvent, PrivacyUnit};
 use dither_mechanisms::{Fraction, KeyRule, Noise};
 use serde::Serialize;
 
@@ -12,6 +13,7 @@ use crate::ir::{AggregateKind, Argument};
 use crate::plan::{Derivation, Measure, QueryPlan, Shape, keys_in_words};
 use crate::release::{self, CONFIDENCE, half_width};
 
+pub use protects::{Window, windows};
 pub use target::{TargetError, solve};
 
 /// The explanation of one aggregate.
@@ -42,6 +44,9 @@ pub struct ExplainedOutput {
     pub expected_error: Option<f64>,
     /// The same in percent of the declared magnitude.
     pub expected_error_percent: Option<f64>,
+    /// Where intervals for sampling are asked for: the share of ε for how far values spread; a count needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<f64>,
     /// For a quantile: by how many rows its rank will be off at most, 95 times in 100.
     pub rank_error: Option<f64>,
     /// What the expectation assumes.
@@ -67,6 +72,9 @@ pub struct Explanation {
     pub neighbors: dither_core::Neighbors,
     /// Both in words.
     pub protects: String,
+    /// Where units are cut to periods: what the question costs a whole person who is there in several of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
     /// Groups of one unit at most.
     pub max_groups_per_unit: u32,
     /// Rows of one unit in one group at most.
@@ -118,11 +126,13 @@ impl QueryPlan {
         let bounds = self.effective_bounds();
         Ok(Explanation {
             unit: match &self.unit {
-                dither_core::PrivacyUnit::Column(column) => column.clone(),
-                dither_core::PrivacyUnit::Row => "row".into(),
+                PrivacyUnit::Column(column) => column.clone(),
+                PrivacyUnit::Period { column, per } => format!("{column} per {}", per.name()),
+                PrivacyUnit::Row => "row".into(),
             },
             neighbors: self.neighbors,
             protects: self.protects(),
+            windows: windows(&self.unit, &self.event(), self.delta),
             max_groups_per_unit: bounds.max_groups_per_unit.get(),
             max_rows_per_group: bounds.max_rows_per_group.get(),
             outputs: self.explain_outputs(),
@@ -139,26 +149,13 @@ impl QueryPlan {
         })
     }
 
-    fn protects(&self) -> String {
-        let unit = match &self.unit {
-            dither_core::PrivacyUnit::Column(column) if self.question.relation.is_owned() => {
-                format!("all rows of one `{column}`, those that belong to it through keys included")
-            }
-            dither_core::PrivacyUnit::Column(column) => format!("all rows of one `{column}`"),
-            dither_core::PrivacyUnit::Row => "one row".into(),
-        };
-        match self.neighbors {
-            dither_core::Neighbors::AddOrRemoveUnit => format!("{unit}, added or removed"),
-            dither_core::Neighbors::ReplaceUnit => format!("{unit}, replaced by others, which doubles the sensitivity"),
-        }
-    }
-
     /// Explains each aggregate.
     pub fn explain_outputs(&self) -> Vec<ExplainedOutput> {
         let names = self.display_names();
         let outputs = self.question.aggregates.iter().zip(&self.derivations).zip(names);
         outputs
-            .map(|((aggregate, derivation), name)| {
+            .enumerate()
+            .map(|(index, ((aggregate, derivation), name))| {
                 let noise = self.described(*derivation);
                 let expected = self.expected_error(*derivation);
                 let magnitude = self.magnitude(aggregate.kind, aggregate.argument.as_ref().and_then(|a| a.typical));
@@ -174,6 +171,7 @@ impl QueryPlan {
                     noise_of: noise.of,
                     expected_error: expected,
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
+                    sampling: self.sampling_share(index),
                     rank_error: self.rank_error(*derivation),
                     assumption: self.assumption(*derivation),
                 }
@@ -219,6 +217,12 @@ impl QueryPlan {
         }
     }
 
+    /// The share of ε for the squares that the interval of an aggregate for sampling needs.
+    fn sampling_share(&self, index: usize) -> Option<f64> {
+        let block = self.sampling.as_ref()?.get(index)?;
+        Some(block.map_or(0.0, |block| self.shares[block].as_f64()))
+    }
+
     fn rank_error(&self, derivation: Derivation) -> Option<f64> {
         let Derivation::Quantile { ranks, fraction } = derivation else { return None };
         self.mechanism.quantiles[ranks].rank_error(fraction, CONFIDENCE)
@@ -227,11 +231,12 @@ impl QueryPlan {
     fn bounds_in_words<'a>(&self, arguments: impl Iterator<Item = &'a Argument>) -> String {
         let bounds = self.effective_bounds();
         let contribution = match &self.unit {
-            dither_core::PrivacyUnit::Row => "one row in one group".to_owned(),
-            dither_core::PrivacyUnit::Column(column) => format!(
-                "at most {} in {} per `{column}`",
+            PrivacyUnit::Row => "one row in one group".to_owned(),
+            unit => format!(
+                "at most {} in {} per {}",
                 counted(bounds.max_rows_per_group.get(), "row"),
-                counted(bounds.max_groups_per_unit.get(), "group")
+                counted(bounds.max_groups_per_unit.get(), "group"),
+                protects::each(unit)
             ),
         };
         arguments.fold(contribution, |words, argument| format!("{words}; {}", argument.origin))
@@ -435,6 +440,7 @@ impl Shape {
             | AggregateKind::Covariance(_)
             | AggregateKind::Correlation
             | AggregateKind::Quantile(_)
+            | AggregateKind::CountPeople
             | AggregateKind::CountDistinct => None,
         }
         .filter(|size| *size != 0.0)

@@ -101,6 +101,8 @@ pub enum AggregateKind {
     CountValues,
     /// The number of units.
     CountUnits,
+    /// The number of people, where a unit is what one of them has within a period.
+    CountPeople,
     /// The number of different values.
     CountDistinct,
     /// The sum of the bounded values.
@@ -132,7 +134,7 @@ impl AggregateKind {
     /// Its name in SQL.
     pub fn sql(self) -> &'static str {
         match self {
-            Self::CountRows | Self::CountValues | Self::CountUnits | Self::CountDistinct => "COUNT",
+            Self::CountRows | Self::CountValues | Self::CountUnits | Self::CountPeople | Self::CountDistinct => "COUNT",
             Self::Sum => "SUM",
             Self::Mean => "AVG",
             Self::Variance(Over::Population) => "VAR_POP",

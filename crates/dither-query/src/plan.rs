@@ -11,6 +11,7 @@
 mod blocks;
 mod fingerprint;
 mod keys;
+mod sampling;
 mod shares;
 
 use std::num::NonZeroU32;
@@ -30,6 +31,7 @@ use crate::error::{Code, Refusal};
 use crate::grid::Grid;
 use crate::ir::{Domain, Over, Question};
 use crate::policy::{Policy, PublicFacts, Root, TablePolicy, UnitPolicy};
+use crate::relation::UnitKey;
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions};
 
@@ -49,12 +51,15 @@ pub struct Request {
     pub delta: Option<Delta>,
     /// Which noise.
     pub mechanism: MechanismChoice,
+    /// Whether intervals for sampling are asked for, and paid for.
+    pub sampling: bool,
 }
 
 impl Request {
     /// A question with an ε and nothing else.
     pub fn new(sql: impl Into<String>, epsilon: Epsilon) -> Self {
-        Self { sql: sql.into(), epsilon: Some(epsilon), delta: None, mechanism: MechanismChoice::Auto }
+        let mechanism = MechanismChoice::Auto;
+        Self { sql: sql.into(), epsilon: Some(epsilon), delta: None, mechanism, sampling: false }
     }
 }
 
@@ -232,6 +237,8 @@ pub struct Shape {
     pub public: PublicFacts,
     /// How keys from the data are selected.
     pub key_choice: KeyChoice,
+    /// Where intervals for sampling are asked for: for each aggregate the block of the squares that its interval needs.
+    pub sampling: Option<Vec<Option<usize>>>,
 }
 
 /// A priced question: nothing charged, nothing looked at.
@@ -288,14 +295,15 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         Refusal::new(Code::Unsupported, format!("nobody owns the rows of `{}`", question.table))
             .hint("check the policy: a chain of keys must end at a unit column")
     })?;
-    if !options.privacy_unit_column.as_ref().is_some_and(|asked| policy.is_unit(&question.table, asked)) {
+    let asked = options.privacy_unit_column.as_ref();
+    if root.period().is_some() || !asked.is_some_and(|asked| policy.is_unit(&question.table, asked)) {
         check_unit(&options, &root)?;
     }
-    let unit_kind = root.kind.map_or(DataType::Null, arrow_type);
+    let unit_kind = root.kind.map_or(DataType::Null, |kind| UnitKey::kind(arrow_type(kind), root.period()));
     let bounds = contribution_bounds(&options, table, question.relation.rows_per_unit())?;
     keys::check(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
-    let blocks = Blocks::of(&question.aggregates)?;
+    let blocks = Blocks::of(&question.aggregates, false)?;
     let shape = Shape {
         public: question.relation.public_facts(policy),
         question,
@@ -310,7 +318,9 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         ranks: blocks.ranks,
         derivations: blocks.derivations,
         key_choice,
+        sampling: None,
     };
+    let shape = if options.sampling { shape.with_sampling()? } else { shape };
     Ok((shape, options))
 }
 
@@ -323,6 +333,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
 /// Depends on the request and the policy alone.
 pub async fn plan(request: &Request, policy: &Policy) -> Result<QueryPlan, Refusal> {
     let (shape, options) = shape(&request.sql, policy).await?;
+    let shape = if request.sampling { shape.with_sampling()? } else { shape };
     let epsilon = options
         .epsilon
         .or(request.epsilon)
@@ -359,6 +370,10 @@ fn check_unit(options: &SqlOptions, root: &Root) -> Result<(), Refusal> {
         PrivacyUnit::Column(declared) => {
             Err(Refusal::new(Code::Option, format!("`{asked}` is not the privacy unit of the policy"))
                 .hint(format!("privacy_unit_column = {declared}")))
+        }
+        PrivacyUnit::Period { column, per } => {
+            let message = format!("the policy protects what one `{column}` has within a {}, not all rows", per.name());
+            Err(Refusal::new(Code::Option, message).hint("leave privacy_unit_column out"))
         }
         PrivacyUnit::Row => Err(Refusal::new(Code::Option, "in this policy every row is a unit of its own")
             .hint("leave privacy_unit_column out")),
@@ -415,6 +430,9 @@ impl Shape {
         let bounds = self.effective_bounds();
         let (bounds, per_row) = match measure {
             Measure::Units => (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, 1),
+            Measure::Distinct(index) if self.histograms[*index].of_unit => {
+                (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, 1)
+            }
             // A row brings one value at most.
             Measure::Rows | Measure::Distinct(_) => (bounds, 1),
             Measure::Sum(index) => (bounds, self.summands[*index].bounds.magnitude()),

@@ -3,6 +3,7 @@
 mod estimate;
 mod moments;
 mod outer;
+mod sampling;
 
 use datafusion::arrow::datatypes::DataType;
 use dither_core::{Answer, Column, Key};

@@ -201,6 +201,49 @@ source = "codes.csv"
 code = { type = "integer" }
 "#;
 
+/// Units that are what one person has within a week: two tables, one that is owned through a key, one of other people.
+const PERIODS: &str = r#"
+dataset = "clinic"
+[budget]
+epsilon = 10
+delta = 1e-3
+[tables.visits]
+source = "visits.csv"
+privacy_unit = { column = "patient", per = "week", time = "admitted" }
+max_groups_per_unit = 2
+max_rows_per_group = 2
+[tables.visits.columns]
+patient = { type = "text" }
+admitted = { type = "timestamp" }
+left = { type = "timestamp" }
+id = { type = "integer" }
+ward = { type = "text", keys = ["A", "B", "C"] }
+cost = { type = "number", bounds = [0, 1000], step = 1 }
+[tables.meals]
+source = "meals.csv"
+privacy_unit = { column = "patient", per = "week", time = "day" }
+max_groups_per_unit = 2
+max_rows_per_group = 7
+[tables.meals.columns]
+patient = { type = "text" }
+day = { type = "date" }
+[tables.labs]
+source = "labs.csv"
+privacy_unit = { column = "visit", through = "visits.id" }
+max_groups_per_unit = 3
+max_rows_per_group = 5
+[tables.labs.columns]
+visit = { type = "integer" }
+value = { type = "number", bounds = [0, 10], step = 1 }
+[tables.staff]
+source = "staff.csv"
+privacy_unit = { column = "person" }
+max_groups_per_unit = 1
+max_rows_per_group = 1
+[tables.staff.columns]
+person = { type = "text" }
+"#;
+
 struct Case {
     name: String,
     sql: String,
@@ -308,6 +351,11 @@ async fn sq_relations() {
 #[tokio::test]
 async fn sq_asks() {
     run(include_str!("sql/asks.txt"), RELATIONS).await;
+}
+
+#[tokio::test]
+async fn sq_periods() {
+    run(include_str!("sql/periods.txt"), PERIODS).await;
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use dither_core::{
 use dither_report::postprocess::{Sections, Total, apply};
 use dither_report::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot,
-    PrivacyStatement, Section, Share, Step, StepError, TableBounds, Version, certificate, csv, html, json, table,
+    PrivacyStatement, Protected, Section, Share, Step, StepError, TableBounds, Version, certificate, csv, html, json,
+    table,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -239,8 +240,12 @@ fn document(language: Language) -> Result<Document, StepError> {
 
 fn privacy(language: Language) -> PrivacyStatement {
     PrivacyStatement {
-        unit: PrivacyUnit::Column("patient_id".into()),
-        neighbors: Neighbors::AddOrRemoveUnit,
+        protected: vec![Protected {
+            tables: vec!["stays".into()],
+            unit: PrivacyUnit::Column("patient_id".into()),
+            neighbors: Neighbors::AddOrRemoveUnit,
+            windows: Vec::new(),
+        }],
         composition: say(
             language,
             "All questions were fixed in advance and composed as one plan.",

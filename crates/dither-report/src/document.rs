@@ -33,12 +33,35 @@ pub struct Document {
 /// Who is protected, and from what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyStatement {
-    /// What is protected as a whole.
+    /// What is protected in which tables: one entry for each unit and neighbour relation that the questions are about.
+    pub protected: Vec<Protected>,
+    /// How the questions were composed, in a sentence, in the language of the document.
+    pub composition: String,
+}
+
+/// What is protected in some tables.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Protected {
+    /// The tables.
+    pub tables: Vec<String>,
+    /// What is protected in them as a whole.
     pub unit: PrivacyUnit,
     /// Which pairs of tables must be indistinguishable.
     pub neighbors: Neighbors,
-    /// How the questions were composed, in a sentence, in the language of the document.
-    pub composition: String,
+    /// Where a unit is what a person has within a period: what everything together costs a whole person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
+}
+
+/// What everything together costs a person who is in several units, as group privacy bounds it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// All rows of the person lie in so many days in a row …
+    pub days: u32,
+    /// … and so in this many units at most.
+    pub units: u32,
+    /// The loss, rounded up; `None` where nothing is guaranteed.
+    pub loss: Option<Loss>,
 }
 
 /// An amount of privacy loss for display; may be zero.

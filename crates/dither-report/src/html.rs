@@ -5,7 +5,7 @@
 
 mod data;
 
-use dither_core::{Receipt, Role};
+use dither_core::{Neighbors, Receipt, Role};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::document::{BudgetLine, Document, Loss, NoiseKind, PrivacyStatement, Section, Share};
@@ -19,7 +19,7 @@ const STYLE: &str = include_str!("style.css");
 ///
 /// ```
 /// # use dither_core::{Neighbors, PrivacyUnit, Receipt};
-/// # use dither_report::{BudgetLine, Document, Language, Loss, PrivacyStatement};
+/// # use dither_report::{BudgetLine, Document, Language, Loss, PrivacyStatement, Protected};
 /// # let loss = |epsilon| Loss { epsilon, delta: 0.0 };
 /// let document = Document {
 ///     title: "Hospital year <2025>".into(),
@@ -27,8 +27,12 @@ const STYLE: &str = include_str!("style.css");
 ///     dataset: "visits".into(),
 ///     summary: String::new(),
 ///     privacy: PrivacyStatement {
-///         unit: PrivacyUnit::Column("patient".into()),
-///         neighbors: Neighbors::AddOrRemoveUnit,
+///         protected: vec![Protected {
+///             tables: vec!["visits".into()],
+///             unit: PrivacyUnit::Column("patient".into()),
+///             neighbors: Neighbors::AddOrRemoveUnit,
+///             windows: vec![],
+///         }],
 ///         composition: "One plan, composed by PLD.".into(),
 ///     },
 ///     budget: BudgetLine { total: loss(4.0), charged: loss(1.0), remaining: loss(2.5) },
@@ -102,15 +106,36 @@ pub(crate) fn footer(words: &Words, generated: &str, receipt: &Receipt) -> Marku
     }
 }
 
+/// The neighbour relations that a statement is for, each once.
+fn relations(privacy: &PrivacyStatement) -> Vec<Neighbors> {
+    let mut relations: Vec<Neighbors> = Vec::new();
+    for protected in &privacy.protected {
+        if !relations.contains(&protected.neighbors) {
+            relations.push(protected.neighbors);
+        }
+    }
+    relations
+}
+
 /// Who is protected, as a list of terms.
 pub(crate) fn privacy(privacy: &PrivacyStatement, language: Language) -> Markup {
     let words = language.words();
     html! {
         dl.card {
             dt { (words.who) }
-            dd { (visible(&language.unit(&privacy.unit))) }
+            @for protected in &privacy.protected {
+                dd {
+                    @if privacy.protected.len() > 1 {
+                        bdi { (visible(&protected.tables.join(words.comma))) } (words.colon)
+                    }
+                    (visible(&language.unit(&protected.unit)))
+                    @for window in &protected.windows {
+                        br; (visible(&language.person(&protected.unit, window)))
+                    }
+                }
+            }
             dt { (words.neighbors) }
-            dd { (language.neighbors(privacy.neighbors)) }
+            @for neighbors in relations(privacy) { dd { (language.neighbors(neighbors)) } }
             @if !privacy.composition.is_empty() {
                 dt { (words.composition) }
                 dd { (visible(&privacy.composition)) }

@@ -2,10 +2,10 @@
 //!
 //! Sentences about a post-processing step stand beside the step, in [`postprocess`](crate::postprocess).
 
-use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit};
+use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
 use serde::{Deserialize, Serialize};
 
-use crate::document::NoiseKind;
+use crate::document::{NoiseKind, Window};
 use crate::format::{pretty, significant};
 
 /// The language of a report.
@@ -41,8 +41,61 @@ impl Language {
         match (self, unit) {
             (Self::En, PrivacyUnit::Column(column)) => format!("All rows with the same {column}, together."),
             (Self::Zh, PrivacyUnit::Column(column)) => format!("{column} 相同的所有行，作为一个整体。"),
+            (Self::En, PrivacyUnit::Period { column, per }) => {
+                let per = per.name();
+                format!(
+                    "The rows with the same {column} within one {per}, together; not all rows with the same {column}."
+                )
+            }
+            (Self::Zh, PrivacyUnit::Period { column, per }) => {
+                let per = Self::period(*per);
+                format!("同一{per}内 {column} 相同的行，作为一个整体；并非 {column} 相同的所有行。")
+            }
             (Self::En, PrivacyUnit::Row) => "Each row by itself.".into(),
             (Self::Zh, PrivacyUnit::Row) => "每一行单独保护。".into(),
+        }
+    }
+
+    /// A period in Chinese.
+    fn period(per: UnitPeriod) -> &'static str {
+        match per {
+            UnitPeriod::Day => "日",
+            UnitPeriod::Week => "周",
+            UnitPeriod::Month => "月",
+        }
+    }
+
+    /// What everything together costs a whole person whose rows lie within some days, in one sentence.
+    pub fn person(self, unit: &PrivacyUnit, window: &Window) -> String {
+        let Window { days, units, loss } = window;
+        let column = unit.column().unwrap_or("row");
+        // Rounded up, as everything that a guarantee is stated with.
+        let up = |value: f64| pretty(&significant((value * 1e4).ceil() / 1e4, 9));
+        let delta = |delta: f64| {
+            if delta <= 0.0 {
+                return String::new();
+            }
+            let unit = 10f64.powf(delta.log10().floor() - 1.0);
+            format!(", δ = {:.1e}", (delta / unit * (1.0 - 1e-12)).ceil() * unit)
+        };
+        match (self, loss) {
+            (Self::En, Some(loss)) => format!(
+                "A {column} with rows of any {days} days in a row is up to {units} of these: ε = {}{} for all of them.",
+                up(loss.epsilon),
+                delta(loss.delta)
+            ),
+            (Self::En, None) => format!(
+                "A {column} with rows of any {days} days in a row is up to {units} of these: no guarantee is left for \
+                 all of them."
+            ),
+            (Self::Zh, Some(loss)) => format!(
+                "任意连续 {days} 天内，一个 {column} 最多对应 {units} 个这样的单元：合计 ε = {}{}。",
+                up(loss.epsilon),
+                delta(loss.delta)
+            ),
+            (Self::Zh, None) => {
+                format!("任意连续 {days} 天内，一个 {column} 最多对应 {units} 个这样的单元：合计不再有任何保证。")
+            }
         }
     }
 
@@ -260,7 +313,8 @@ const EN: Words = Words {
     reading: "How to read this report",
     reading_text: "Every number was changed by random noise before anybody saw it, so that nobody can tell whether one \
         unit is in the data. An interval covers the exact bounded answer 95 times in 100; it reflects the noise \
-        alone, not sampling or errors of measurement. Numbers from different questions need not agree unless it is \
+        alone, not sampling or errors of measurement; in a column marked (with sampling) it covers, as often, what the \
+        answer is on average over such samples. Numbers from different questions need not agree unless it is \
         said. Post-processing reads released numbers only and so costs no privacy (Dwork and Roth 2014, Prop. 2.1).",
     rows: "rows",
     see_csv: "All rows are in the CSV file.",
@@ -325,7 +379,7 @@ const ZH: Words = Words {
     not_released: "未发布",
     reading: "如何阅读本报告",
     reading_text: "每个数值在发布前都加入了随机噪声，任何人都无法据此判断某个隐私单元是否在数据中。置信区间以 95% 的概率覆盖\
-        截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差。除非另有说明，不同查询的结果不一定相互吻合。\
+        截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差；标有 (with sampling) 的列则同时计入抽样误差。除非另有说明，不同查询的结果不一定相互吻合。\
         后处理只使用已发布的数值，不消耗隐私预算（Dwork 与 Roth，2014，命题 2.1）。",
     rows: "行",
     see_csv: "全部数据见 CSV 文件。",

@@ -33,7 +33,7 @@ mod plot;
 
 pub use document::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Loss, Noise, NoiseKind, Plot,
-    PrivacyStatement, Section, Share, TableBounds, Version,
+    PrivacyStatement, Protected, Section, Share, TableBounds, Version, Window,
 };
 pub use format::{Decimals, visible};
 pub use language::Language;

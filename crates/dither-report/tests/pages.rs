@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use dither_core::{Answer, Cell, Column, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, Receipt, Role};
+use dither_core::{
+    Answer, Cell, Column, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, Receipt, Role, UnitPeriod,
+};
 use dither_report::{
     BudgetLine, Certificate, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot, PrivacyStatement,
-    Section, Share, Step, certificate, html, json, postprocess,
+    Protected, Section, Share, Step, Window, certificate, html, json, postprocess,
 };
 
 const ATTACK: &str = "\"><img src=x onerror=alert(1)><script>alert(2)</script>\u{202e}";
@@ -35,10 +37,25 @@ fn section(answer: Answer, plot: Option<Plot>) -> Section {
     }
 }
 
+fn protected(table: &str, neighbors: Neighbors, unit: PrivacyUnit) -> Protected {
+    let windows = vec![
+        Window { days: 31, units: 6, loss: Some(Loss { epsilon: 6.0, delta: 1e-5 }) },
+        Window { days: 92, units: 14, loss: Some(Loss { epsilon: 14.0, delta: 0.0 }) },
+        Window { days: 366, units: 54, loss: None },
+    ];
+    Protected { tables: vec![table.into()], unit, neighbors, windows }
+}
+
 fn privacy(unit: &str) -> PrivacyStatement {
     PrivacyStatement {
-        unit: PrivacyUnit::Column(unit.into()),
-        neighbors: Neighbors::ReplaceUnit,
+        protected: vec![
+            protected(unit, Neighbors::ReplaceUnit, PrivacyUnit::Column(unit.into())),
+            protected(
+                unit,
+                Neighbors::AddOrRemoveUnit,
+                PrivacyUnit::Period { column: unit.into(), per: UnitPeriod::Week },
+            ),
+        ],
         composition: unit.into(),
     }
 }

@@ -30,7 +30,7 @@ mod session;
 
 pub use dither_core::{Answer, Budget, Cell, Delta, Epsilon, Estimate, Explain, Key, Receipt};
 pub use dither_ledger::{Ledger, LedgerError, ScopePath};
-pub use dither_query::explain::{Accountants, Explanation, TargetError};
+pub use dither_query::explain::{Accountants, Explanation, TargetError, Window};
 pub use dither_query::plan::MechanismChoice;
 pub use dither_query::policy::Policy;
 pub use dither_query::source::Progress;

@@ -37,6 +37,8 @@ pub struct Defaults {
     pub target: Option<TargetError>,
     /// Which noise.
     pub mechanism: MechanismChoice,
+    /// Whether intervals for sampling are asked for.
+    pub sampling: bool,
 }
 
 /// A file of questions before anything is spent.
@@ -70,7 +72,7 @@ pub struct PlannedQuestion {
 /// Reads a file of questions.
 ///
 /// Questions end with `;`. Comments in front of a question may say `-- @title …`, `-- @epsilon 0.5`, `-- @delta 1e-6`,
-/// `-- @target-error 2%` and `-- @mechanism laplace`, each once.
+/// `-- @target-error 2%`, `-- @mechanism laplace` and `-- @sampling`, each once.
 ///
 /// ```
 /// use dither::{Defaults, read_questions};
@@ -132,12 +134,19 @@ fn statement(part: &str) -> &str {
 fn read(part: &str, number: usize, defaults: &Defaults) -> Result<FileQuestion, Error> {
     let sql = statement(part);
     let refused = |message: String| {
-        let hint = "@title, @epsilon, @delta, @target-error and @mechanism may stand in front of a question, each once";
+        let hint =
+            "@title, @epsilon, @delta, @target-error, @mechanism and @sampling may stand in front of it, each once";
         Error::refused(Refusal::new(Code::Option, format!("question {number}: {message}")).hint(hint), sql)
     };
     let mut asked = FileQuestion {
         title: format!("question {number}"),
-        request: Request { sql: sql.to_owned(), epsilon: None, delta: None, mechanism: defaults.mechanism },
+        request: Request {
+            sql: sql.to_owned(),
+            epsilon: None,
+            delta: None,
+            mechanism: defaults.mechanism,
+            sampling: defaults.sampling,
+        },
         target: None,
     };
     let mut seen: Vec<&str> = Vec::new();
@@ -159,6 +168,7 @@ fn read(part: &str, number: usize, defaults: &Defaults) -> Result<FileQuestion, 
             "mechanism" => {
                 asked.request.mechanism = mechanism(value).ok_or_else(|| refused(format!("`{value}` is no noise")))?
             }
+            "sampling" if value.is_empty() => asked.request.sampling = true,
             _ => return Err(refused(format!("`@{setting}` is no setting"))),
         }
     }
@@ -285,6 +295,7 @@ mod tests {
             "-- @target-error 0\nSELECT 1",
             "-- @mechanism none\nSELECT 1",
             "-- @title\nSELECT 1",
+            "-- @sampling maybe\nSELECT 1",
         ] {
             assert!(matches!(read(text), Err(Error::Refused { .. })), "{text:?}");
         }

@@ -11,13 +11,13 @@ use dither_ledger::Ledger;
 use dither_mechanisms::{KeyRule, PlanMechanism};
 use dither_query::Refusal;
 use dither_query::error::Code;
-use dither_query::explain::Accountants;
+use dither_query::explain::{Accountants, windows};
 use dither_query::plan::{QueryPlan, shape};
 use dither_query::policy::UnitPolicy;
 use dither_query::release::{answer, columns};
 use dither_report::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Label, Language, Loss, Noise, NoiseKind,
-    PrivacyStatement, Section, Share, Step, StepError, TableBounds, Version, postprocess,
+    PrivacyStatement, Protected, Section, Share, Step, StepError, TableBounds, Version, Window, postprocess,
 };
 use serde::Serialize;
 
@@ -86,7 +86,7 @@ impl Session {
                         .hint("use `weight` or `target_error`"),
                 ));
             }
-            shapes.push(shape);
+            shapes.push(if question.sampling { shape.with_sampling().map_err(refused)? } else { shape });
         }
         let plans = allot(spec, &shapes)?;
         self.check_cap(spec, &plans)?;
@@ -238,7 +238,34 @@ impl Session {
             }
         };
         let composition = self.owned(plans, spec.language).fold(composition, |text, owned| text + &owned);
-        PrivacyStatement { unit: plans[0].unit.clone(), neighbors: plans[0].neighbors, composition }
+        PrivacyStatement { protected: self.protected(spec, plans), composition }
+    }
+
+    /// What is protected in which of the tables of people, and what all questions together cost a whole person where that
+    /// is less. Tables of one unit stand together.
+    fn protected(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> Vec<Protected> {
+        let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
+        let event = mechanism.event();
+        let mut protected: Vec<Protected> = Vec::new();
+        let names: BTreeSet<&str> = plans.iter().flat_map(|plan| plan.question.relation.tables()).collect();
+        for name in names {
+            // A public table has no root.
+            let Some(root) = self.policy().root(name) else { continue };
+            let (unit, neighbors) = (root.unit, root.neighbors);
+            match protected.iter_mut().find(|known| known.unit == unit && known.neighbors == neighbors) {
+                Some(known) => known.tables.push(name.to_owned()),
+                None => {
+                    let windows = windows(&unit, &event, spec.budget.delta).into_iter().map(|window| Window {
+                        days: window.days,
+                        units: window.periods,
+                        loss: window.epsilon.zip(window.delta).map(|(epsilon, delta)| Loss { epsilon, delta }),
+                    });
+                    let windows = windows.collect();
+                    protected.push(Protected { tables: vec![name.to_owned()], unit, neighbors, windows });
+                }
+            }
+        }
+        protected
     }
 
     /// Whose rows those of the tables are that are owned through keys, a sentence for each.

@@ -219,18 +219,23 @@ impl Session {
                 Neighbors::AddOrRemoveUnit => "add or remove one",
                 Neighbors::ReplaceUnit => "replace one",
             };
-            let unit = self.policy.root(name).map(|root| root.unit);
-            match (&table.privacy_unit, unit) {
-                (UnitPolicy::Through { column, through }, Some(PrivacyUnit::Column(unit))) => {
-                    format!("{verb} `{unit}` through `{column}` of `{through}`")
+            let unit = self.policy.root(name).map_or(PrivacyUnit::Row, |root| root.unit);
+            match &table.privacy_unit {
+                UnitPolicy::Through { column, through } => {
+                    format!("{verb} {} through `{column}` of `{through}`", in_words(&unit))
                 }
-                (_, Some(PrivacyUnit::Column(unit))) => format!("{verb} `{unit}`"),
-                (_, Some(PrivacyUnit::Row) | None) => format!("{verb} row"),
+                UnitPolicy::Period { time, .. } => format!("{verb} {} of `{time}`", in_words(&unit)),
+                UnitPolicy::Column { .. } | UnitPolicy::Row(_) => format!("{verb} {}", in_words(&unit)),
             }
         };
+        // Under another name of its table, what one person has within a week is no other amount than under the first.
+        let people = self.policy.tables.keys().filter_map(|name| {
+            let unit = self.policy.root(name)?.unit;
+            Some((format!("tables of {}", unit.column()?), format!("one {}", in_words(&unit))))
+        });
         let private = self.policy.tables.keys().map(|name| (name.clone(), words(name)));
         let public = self.policy.public.keys().map(|name| (name.clone(), "nobody".to_owned()));
-        private.chain(public).collect()
+        private.chain(public).chain(people).collect()
     }
 
     /// Plans a question. With a target error, the smallest ε that reaches it is found first.
@@ -261,6 +266,7 @@ impl Session {
             return plan(request, &self.policy).await.map_err(refused);
         };
         let (shape, options) = shape(&request.sql, &self.policy).await.map_err(refused)?;
+        let shape = if request.sampling { shape.with_sampling().map_err(refused)? } else { shape };
         let budget = &self.policy.budget;
         let delta = options.delta.or(request.delta).or(budget.delta_per_query).unwrap_or(Delta::ZERO);
         let cap = budget.max_epsilon_per_query.unwrap_or(budget.epsilon);
@@ -429,6 +435,15 @@ impl Session {
         let exact: Vec<_> = self.in_time(stream::iter(looks).buffered(AT_ONCE).try_collect()).await?;
         let sealed = charged.release(Sensitive::all(exact), &mut noise)?;
         Ok((ledger.publish(request, sealed).await?, None))
+    }
+}
+
+/// A unit in the words that the ledger holds on to.
+fn in_words(unit: &PrivacyUnit) -> String {
+    match unit {
+        PrivacyUnit::Column(column) => format!("`{column}`"),
+        PrivacyUnit::Period { column, per } => format!("`{column}` per {}", per.name()),
+        PrivacyUnit::Row => "row".into(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Context;
-use dither::{Defaults, Explanation, FilePreview, Preview, Session};
+use dither::{Defaults, Explanation, FilePreview, Preview, Session, Window};
 use dither_report::visible;
 
 use crate::args::Plan;
@@ -36,9 +36,9 @@ async fn all(command: &Plan, session: &Session) -> anyhow::Result<()> {
         anyhow::bail!("{} is too long for a file of questions", path.display());
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (epsilon, delta, target) = (terms.epsilon, terms.delta, terms.target_error);
-    let questions =
-        dither::read_questions(&text, &Defaults { epsilon, delta, target, mechanism: terms.mechanism.into() })?;
+    let (epsilon, delta, target, sampling) = (terms.epsilon, terms.delta, terms.target_error, terms.sampling);
+    let mechanism = terms.mechanism.into();
+    let questions = dither::read_questions(&text, &Defaults { epsilon, delta, target, mechanism, sampling })?;
     let preview = session.plan_file(&questions).await?;
     let text = match command.json {
         true => serde_json::to_string_pretty(&preview)? + "\n",
@@ -98,6 +98,10 @@ pub fn explain(plan: &Explanation) -> String {
             column.bounds
         );
         let _ = writeln!(text, "  share           ε {}", number(column.epsilon));
+        if let Some(share) = column.sampling {
+            let what = if share == 0.0 { "nothing more is measured for it" } else { "for the squares of the values" };
+            let _ = writeln!(text, "  sampling        ε {}, {what}", number(share));
+        }
         let whose = column.noise_of.map_or(String::new(), |what| format!(", of {what}"));
         let _ = writeln!(text, "  noise scale     {}{whose}", number(column.noise_scale));
         let unknown = column.expected_error.is_none() && column.rank_error.is_none();
@@ -112,12 +116,34 @@ pub fn explain(plan: &Explanation) -> String {
         let _ = writeln!(text, "  expected error  {error}{cases}{assumption}");
     }
     let _ = writeln!(text, "\nprotects   {}", plan.protects);
+    for window in &plan.windows {
+        let _ = writeln!(text, "a person   {}", person(window));
+    }
     let _ = writeln!(text, "groups     {}", plan.keys);
     let accountants = &plan.accountants;
     let each = [("basic", accountants.basic), ("zCDP", accountants.zcdp), ("RDP", accountants.rdp)];
     let each = each.map(|(name, epsilon)| format!("{name} {}", epsilon.map_or("–".into(), number)));
     let _ = writeln!(text, "worth      ε under {} at δ {:e}", each.join(", "), accountants.delta);
     text
+}
+
+/// What a plan says of a whole person whose rows lie within some days.
+fn person(window: &Window) -> String {
+    let Window { days, periods, .. } = window;
+    let loss = match (window.epsilon, window.delta) {
+        (Some(epsilon), Some(delta)) => {
+            let delta = if delta == 0.0 { String::new() } else { format!(", δ {:.1e}", up(delta, 2)) };
+            format!("ε {}{delta}", number(up(epsilon, 5)))
+        }
+        _ => "no guarantee".into(),
+    };
+    format!("with rows of any {days} days in a row, up to {periods} units: {loss}")
+}
+
+/// A number above zero with so many significant digits, rounded up. What is one of them but for its last bits stays.
+fn up(value: f64, digits: i32) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor() + 1.0 - f64::from(digits));
+    (value / unit * (1.0 - 1e-12)).ceil() * unit
 }
 
 /// Five significant digits, without trailing zeros.

@@ -52,6 +52,10 @@ pub fn markdown(plan: &DpPlan, trained: &Trained, accuracy: Option<&Accuracy>) -
         PrivacyUnit::Column(column) => {
             format!("all rows with the same `{column}`, of which {} take part", plan.rows_per_unit())
         }
+        PrivacyUnit::Period { column, per } => {
+            let (rows, per) = (plan.rows_per_unit(), per.name());
+            format!("all rows with the same `{column}` within one {per}, of which {rows} take part")
+        }
         PrivacyUnit::Row => "each row by itself".into(),
     };
     let neighbors = neighbors(plan.neighbors());

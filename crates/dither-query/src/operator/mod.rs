@@ -65,7 +65,7 @@ impl Task {
         let units = match bounding.unit {
             PrivacyUnit::Row => Units::Rows,
             PrivacyUnit::Column(_) if integer => Units::Integers,
-            PrivacyUnit::Column(_) => Units::Numbered,
+            PrivacyUnit::Column(_) | PrivacyUnit::Period { .. } => Units::Numbered,
         };
         let bounds: Vec<ValueBounds> = bounding.summands.iter().map(|summand| summand.bounds).collect();
         let ranges = bounds.iter().map(|bounds| Some((bounds.lower(), bounds.upper())));

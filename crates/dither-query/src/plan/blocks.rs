@@ -46,15 +46,17 @@ enum Needs {
 }
 
 impl Blocks {
-    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values.
-    pub fn of(aggregates: &[Aggregate]) -> Result<Self, Refusal> {
+    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values. Where
+    /// samples are asked about, sums have pairs as well.
+    pub fn of(aggregates: &[Aggregate], sampling: bool) -> Result<Self, Refusal> {
         let mut blocks = Self::default();
         let needs = aggregates.iter().map(|one| blocks.needs(one, aggregates)).collect::<Result<Vec<_>, _>>()?;
         let paired = |index: usize| {
             needs.iter().any(|needs| match needs {
                 Needs::Mean(pair) | Needs::Variance(pair, _) => *pair == index,
                 Needs::Covariance(pairs, _) => pairs.contains(&index),
-                Needs::Rows | Needs::Units | Needs::Sum(_) | Needs::Count(_) => false,
+                Needs::Sum(sum) => sampling && *sum == index,
+                Needs::Rows | Needs::Units | Needs::Count(_) => false,
                 Needs::Distinct(_) | Needs::Quantile(..) => false,
             })
         };
@@ -95,6 +97,18 @@ impl Blocks {
         Ok(blocks)
     }
 
+    /// For each sum and mean of a pair the block of its squares, which is measured for it.
+    pub fn squares(&mut self) -> Result<Vec<Option<usize>>, Refusal> {
+        let derivations = self.derivations.clone();
+        let squares = derivations.iter().map(|derivation| {
+            let (Derivation::PairMean(pair) | Derivation::PairSum(pair)) = *derivation else { return Ok(None) };
+            let Measure::Pair(summand) = self.measures[pair] else { return Ok(None) };
+            let value = self.value(self.summands[summand].clone());
+            self.products([value; 2], None).map(Some)
+        });
+        squares.collect()
+    }
+
     fn needs(&mut self, aggregate: &Aggregate, all: &[Aggregate]) -> Result<Needs, Refusal> {
         let Some(argument) = &aggregate.argument else {
             return Ok(if aggregate.kind == AggregateKind::CountUnits { Needs::Units } else { Needs::Rows });
@@ -106,9 +120,10 @@ impl Blocks {
             }
             (AggregateKind::CountUnits, _) => Needs::Units,
             (AggregateKind::CountRows, _) => Needs::Rows,
-            (AggregateKind::CountDistinct, _) => {
-                let kind = argument.kind.clone();
-                Needs::Distinct(self.histogram(Histogram { expr: argument.expr.clone(), kind, distinct: true }))
+            (AggregateKind::CountDistinct | AggregateKind::CountPeople, _) => {
+                let (expr, kind) = (argument.expr.clone(), argument.kind.clone());
+                let of_unit = aggregate.kind == AggregateKind::CountPeople;
+                Needs::Distinct(self.histogram(Histogram { expr, kind, distinct: true, of_unit }))
             }
             (AggregateKind::CountValues, _) => {
                 // What has a pair counts its values as well.
@@ -170,7 +185,7 @@ impl Blocks {
             Refusal::new(Code::Range, "the bounds are too wide for a grid").hint("declare narrower bounds")
         })?;
         let expr = grid.number(&argument.expr).map_err(|error| unplanned(&error))?;
-        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false });
+        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false, of_unit: false });
         let index = self.ranks.iter().position(|known| known.histogram == histogram).unwrap_or_else(|| {
             self.ranks.push(Ranks { histogram, fractions: Vec::new(), grid });
             self.ranks.len() - 1

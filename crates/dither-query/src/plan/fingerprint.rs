@@ -27,6 +27,9 @@ impl QueryPlan {
             serde_json::to_string(&(&policy.dataset, question, name, tables, self.bounds, self.event()))
         };
         let text = text.unwrap_or_default() + &self.listed_keys(policy);
+        // What intervals for sampling need is measured: the numbers before them stand at other places.
+        let squares = self.sampling.iter().flatten().any(Option::is_some);
+        let text = if squares { text + " sampling" } else { text };
         // What costs nothing is in no event.
         match self.key_choice.min_units.filter(|_| self.has_private_keys()) {
             Some(least) => format!("{text} min_units {least}"),

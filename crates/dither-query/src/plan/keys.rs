@@ -179,7 +179,7 @@ mod tests {
         let sql = format!(
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2, delta = 1e-6{options}) city, COUNT(*) FROM visits GROUP BY city"
         );
-        plan(&Request { sql, epsilon: None, delta: None, mechanism }, policy).await
+        plan(&Request { sql, epsilon: None, delta: None, mechanism, sampling: false }, policy).await
     }
 
     fn rule(plan: &QueryPlan) -> Threshold {
@@ -252,7 +252,7 @@ mod tests {
             ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, min_units = 9) COUNT(*) FROM visits", true),
             ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1) ward, COUNT(*) FROM visits GROUP BY ward", false),
         ] {
-            let request = Request { sql: sql.into(), epsilon: None, delta: None, mechanism: MechanismChoice::Auto };
+            let request = Request { epsilon: None, ..Request::new(sql, "1".parse().unwrap()) };
             match plan(&request, &strict).await {
                 Err(refusal) => assert!(refused && refusal.code == Code::Option, "{refusal:?}"),
                 Ok(plan) => assert!(!refused && plan.mechanism.keys == KeyRule::Public),

@@ -8,6 +8,7 @@ use super::error::article;
 use super::load::{Refusal, nearest, path};
 use super::{
     BudgetPolicy, ColumnPolicy, ColumnType, CsvPolicy, Policy, Problem, ScopePolicy, TablePolicy, UnitPolicy, keys,
+    periods,
 };
 use crate::source::Kind;
 
@@ -27,7 +28,9 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Refusal> {
             let start = ["tables".to_owned(), name.clone()];
             (start.into_iter().chain(rest).collect(), problem)
         })?;
-        check_owner(policy, name, table).map_err(|problem| (path(&["tables", name, "privacy_unit"]), problem))?;
+        check_owner(policy, name, table)
+            .and_then(|()| periods::check(policy, name, table))
+            .map_err(|problem| (path(&["tables", name, "privacy_unit"]), problem))?;
         if let Some((column, _)) = table.columns.iter().find(|(_, column)| column.unique) {
             let what = "a table of people".into();
             return Err((path(&["tables", name, "columns", column, "unique"]), Problem::NotFor { what }));
@@ -79,6 +82,10 @@ fn check_owner(policy: &Policy, name: &str, table: &TablePolicy) -> Result<(), P
         None => why("and the chain of keys does not end at a unit column"),
         Some(root) if root.kind.is_none() => why("whose rows are units of their own"),
         Some(root) if root.neighbors != table.neighbors => why("under another neighbour relation"),
+        // Each row would be there once for every period in which its owner has rows.
+        Some(root) if root.period().is_some() && policy.is_unit(parent, key) => {
+            why("the column of people that are protected within periods; this table needs `per` and `time` of its own")
+        }
         Some(_) => Ok(()),
     }
 }
@@ -148,7 +155,9 @@ fn check_table(name: &str, table: &TablePolicy) -> Result<(), Refusal> {
 
 fn check_unit(table: &TablePolicy) -> Result<(), (&'static str, Problem)> {
     match &table.privacy_unit {
-        UnitPolicy::Column { column: name } | UnitPolicy::Through { column: name, .. } => {
+        UnitPolicy::Column { column: name }
+        | UnitPolicy::Period { column: name, .. }
+        | UnitPolicy::Through { column: name, .. } => {
             let unknown =
                 || Problem::UnitUnknown { column: name.clone(), nearest: nearest(name, table.columns.keys()) };
             let column = table.columns.get(name).ok_or_else(|| ("privacy_unit", unknown()))?;

@@ -156,6 +156,20 @@ pub enum Problem {
         /// The column.
         column: String,
     },
+    /// A time of a privacy unit that tells no period.
+    #[error("takes the time from `{column}`, {why}")]
+    UnitTime {
+        /// The column.
+        column: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The same people under two kinds of units.
+    #[error("protects the same people as `{table}`, but not within the same period")]
+    UnitPeriods {
+        /// The other table.
+        table: String,
+    },
     /// A key of another table that is not declared.
     #[error("leads through `{through}`, which is no column of another table")]
     ThroughUnknown {
@@ -301,6 +315,7 @@ impl Problem {
             Self::EpsilonAboveLimit { .. } | Self::DeltaAboveLimit { .. } => "policy-above-budget",
             Self::NoParent { .. } => "policy-scope-without-parent",
             Self::UnitUnknown { .. } | Self::UnitForm { .. } | Self::UnitIsNumber { .. } => "policy-privacy-unit",
+            Self::UnitTime { .. } | Self::UnitPeriods { .. } => "policy-unit-period",
             Self::ThroughUnknown { .. } | Self::Through { .. } => "policy-through",
             Self::TwoTables { .. } => "policy-two-tables",
             Self::BoundsFromData => "policy-bounds-from-data",
@@ -332,6 +347,12 @@ impl Problem {
             Self::UnitUnknown { column, .. } => format!("add `{column}` to the columns of the table"),
             Self::UnitForm { text } => format!("write {{ column = {text:?} }}, or \"row\" if each row is one person"),
             Self::UnitIsNumber { .. } => "declare its type as integer or text".into(),
+            Self::UnitTime { .. } => {
+                "name a column of the file of type date or timestamp that says when a row happened".into()
+            }
+            Self::UnitPeriods { .. } => {
+                "give both tables the same `per`, or keep them in policies and budgets of their own".into()
+            }
             Self::ThroughUnknown { nearest: Some(nearest), .. } => format!("did you mean `{nearest}`?"),
             Self::ThroughUnknown { .. } => "write the table and the column of its key, such as \"visits.id\"".into(),
             Self::Through { .. } => {

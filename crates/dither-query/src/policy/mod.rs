@@ -9,6 +9,7 @@ mod error;
 mod init;
 pub(crate) mod keys;
 mod load;
+mod periods;
 mod schema;
 mod suggest;
 mod unit;
@@ -119,7 +120,8 @@ pub struct TablePolicy {
     #[serde(default)]
     pub csv: CsvPolicy,
     /// Who is protected: `{ column = "patient" }`, or `"row"`; or the owner of the row of another table whose key this
-    /// row holds: `{ column = "visit_id", through = "visits.id" }`.
+    /// row holds: `{ column = "visit_id", through = "visits.id" }`. Or what one has within a calendar period, a day, a
+    /// week or a month: `{ column = "patient", per = "week", time = "admitted" }`.
     #[schemars(with = "unit::UnitSchema")]
     pub privacy_unit: UnitPolicy,
     /// Which tables must be indistinguishable: `add-or-remove-unit` (the default) or `replace-unit`.

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod periods;
+
 /// A policy with one table; `{}` stands for what the test varies.
 fn with_column(column: &str) -> String {
     format!(

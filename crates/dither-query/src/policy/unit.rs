@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use dither_core::{Neighbors, PrivacyUnit};
+use dither_core::{Neighbors, PrivacyUnit, UnitPeriod};
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
@@ -19,6 +19,16 @@ pub enum UnitPolicy {
     Column {
         /// The column.
         column: String,
+    },
+    /// All rows that share a value of the column and lie in one calendar period:
+    /// `{ column = "patient", per = "week", time = "admitted" }`.
+    Period {
+        /// The column.
+        column: String,
+        /// The period.
+        per: UnitPeriod,
+        /// The column of dates or moments that says in which period a row lies.
+        time: String,
     },
     /// The row belongs to whom the rows of another table belong to whose key it holds:
     /// `{ column = "visit_id", through = "visits.id" }`.
@@ -47,7 +57,7 @@ impl UnitPolicy {
     /// The column that says whose a row is, directly or through a key.
     pub fn column(&self) -> Option<&str> {
         match self {
-            Self::Column { column } | Self::Through { column, .. } => Some(column),
+            Self::Column { column } | Self::Period { column, .. } | Self::Through { column, .. } => Some(column),
             Self::Row(_) => None,
         }
     }
@@ -78,12 +88,26 @@ impl<'de> Deserialize<'de> for UnitPolicy {
                     column: String,
                     #[serde(default)]
                     through: Option<String>,
+                    #[serde(default)]
+                    per: Option<UnitPeriod>,
+                    #[serde(default)]
+                    time: Option<String>,
                 }
-                let Named { column, through } = Named::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(match through {
-                    None => UnitPolicy::Column { column },
-                    Some(through) => UnitPolicy::Through { column, through },
-                })
+                let Named { column, through, per, time } = Named::deserialize(MapAccessDeserializer::new(map))?;
+                match (through, per, time) {
+                    (None, None, None) => Ok(UnitPolicy::Column { column }),
+                    (Some(through), None, None) => Ok(UnitPolicy::Through { column, through }),
+                    (None, Some(per), Some(time)) => Ok(UnitPolicy::Period { column, per, time }),
+                    (Some(_), ..) => {
+                        Err(de::Error::custom("rows that are owned have the period of their owner: leave `per` out"))
+                    }
+                    (None, Some(_), None) => {
+                        Err(de::Error::custom("`per` needs `time`, a column of dates or timestamps"))
+                    }
+                    (None, None, Some(_)) => {
+                        Err(de::Error::custom("`time` needs `per`: \"day\", \"week\" or \"month\""))
+                    }
+                }
             }
         }
 
@@ -103,9 +127,28 @@ pub(super) enum UnitSchema {
         /// Table and column of the key, where the rows of that table say whose this row is.
         #[serde(default)]
         through: Option<String>,
+        /// The calendar period within which rows of one value of the column are protected together.
+        #[serde(default)]
+        per: Option<PeriodSchema>,
+        /// The column of dates or timestamps that says in which period a row lies.
+        #[serde(default)]
+        time: Option<String>,
     },
     /// Each row by itself.
     Row(RowWord),
+}
+
+/// How the schema shows the period of a unit.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+#[schemars(rename_all = "kebab-case")]
+pub(super) enum PeriodSchema {
+    /// A day.
+    Day,
+    /// A week from Monday to Sunday.
+    Week,
+    /// A month.
+    Month,
 }
 
 /// Whom the rows of a table belong to in the end.
@@ -123,11 +166,23 @@ pub struct Root {
 
 impl Root {
     /// Whether the units of two tables are the same people: one table at the end of both chains, or two whose unit
-    /// columns have one name and one type. Rows that are units of their own are never those of another table.
+    /// columns have one name and one type, within one kind of period. Rows that are units of their own are never those
+    /// of another table.
     pub fn is_shared_with(&self, other: &Self) -> bool {
-        match (&self.unit, &other.unit) {
-            (PrivacyUnit::Column(one), PrivacyUnit::Column(two)) => one == two && self.kind == other.kind,
-            _ => false,
+        self.unit != PrivacyUnit::Row && self.unit == other.unit && self.kind == other.kind
+    }
+
+    /// Whether the unit columns of two tables name the same people, cut to periods or not.
+    pub(super) fn is_of_the_people_of(&self, other: &Self) -> bool {
+        let column = |root: &Self| root.unit.column().map(str::to_owned);
+        column(self).is_some() && column(self) == column(other) && self.kind == other.kind
+    }
+
+    /// The period that units are cut to.
+    pub fn period(&self) -> Option<UnitPeriod> {
+        match self.unit {
+            PrivacyUnit::Period { per, .. } => Some(per),
+            PrivacyUnit::Column(_) | PrivacyUnit::Row => None,
         }
     }
 }
@@ -147,13 +202,15 @@ impl Policy {
             .find(|(table, column)| self.tables.get(*table).is_some_and(|table| table.columns.contains_key(*column)))
     }
 
-    /// Whether a column of a table of people is the privacy unit of its rows: the unit column, or a column that holds
-    /// the key of a table whose key is that.
+    /// Whether a column of a table of people says whose its rows are: the unit column, or a column that holds the key
+    /// of a table whose key is that.
     pub fn is_unit(&self, table: &str, column: &str) -> bool {
         let (mut table, mut column) = (table, column);
         for _ in 0..=self.tables.len() {
             match self.tables.get(table).map(|table| &table.privacy_unit) {
-                Some(UnitPolicy::Column { column: unit }) => return unit == column,
+                Some(UnitPolicy::Column { column: unit } | UnitPolicy::Period { column: unit, .. }) => {
+                    return unit == column;
+                }
                 Some(UnitPolicy::Through { column: holds, through }) if holds == column => match self.key_of(through) {
                     Some((parent, key)) => (table, column) = (parent, key),
                     None => return false,
@@ -176,6 +233,10 @@ impl Policy {
                 UnitPolicy::Column { column } => {
                     let kind = policy.columns.get(column)?.r#type;
                     return Some(root(PrivacyUnit::Column(column.clone()), Some(kind)));
+                }
+                UnitPolicy::Period { column, per, .. } => {
+                    let kind = policy.columns.get(column)?.r#type;
+                    return Some(root(PrivacyUnit::Period { column: column.clone(), per: *per }, Some(kind)));
                 }
                 UnitPolicy::Through { through, .. } => name = self.key_of(through)?.0,
             }

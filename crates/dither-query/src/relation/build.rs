@@ -15,7 +15,7 @@ use datafusion::scalar::ScalarValue;
 use dither_core::ValueBounds;
 
 use super::{Field, Owner, Relation, UnitMeasure};
-use crate::bound::{canonical, on_lattice, wide};
+use crate::bound::{on_lattice, wide};
 use crate::source::Tables;
 
 /// The hidden column of the unit. No column of a policy or a question has this name: they must not contain its first
@@ -51,10 +51,9 @@ impl Relation {
     pub(crate) fn build(&self, tables: &Tables) -> Result<LogicalPlanBuilder> {
         match self {
             Self::Table { name, unit: None, columns } => scan(tables, name)?.project(widened(columns)),
-            Self::Table { name, unit: Some((unit, kind)), columns } => {
-                let rows = scan(tables, name)?.filter(column(unit).is_not_null())?;
-                let unit = canonical(wide(column(unit), kind), kind).alias(UNIT);
-                rows.project(std::iter::once(unit).chain(widened(columns)))
+            Self::Table { name, unit: Some(unit), columns } => {
+                let rows = scan(tables, name)?.filter(unit.is_present()?)?;
+                rows.project(std::iter::once(unit.value()?.alias(UNIT)).chain(widened(columns)))
             }
             Self::Owned { name, column: holds, columns, parent, key } => {
                 let rows = scan(tables, name)?.filter(column(holds).is_not_null())?.project(widened(columns))?;
@@ -86,7 +85,7 @@ impl Relation {
                 let pairs = first.join_on(second.build()?, kind, same.into_iter().chain(on.iter().cloned()))?;
                 pairs.project(self.output(&self.columns()))
             }
-            Self::PerUnit { input, keys, measures } => per_unit(input.build(tables)?, keys, measures),
+            Self::PerUnit { input, keys, measures, .. } => per_unit(input.build(tables)?, keys, measures),
             Self::Union { inputs, columns } => {
                 let mut parts = inputs.iter().map(|input| {
                     let names = input.columns().into_iter().zip(columns);

@@ -19,7 +19,9 @@
 //!
 //! Every operator keeps this, by induction over the relation:
 //!
-//! - *Table*: the rows that carry u are those of D|u with u in the unit column, in canonical form.
+//! - *Table*: the rows that carry u are those of D|u with u in the unit column, in canonical form. Where units are cut
+//!   to calendar periods, u is a pair of a person and a period, both of which follow from the row alone ([`UnitKey`]);
+//!   D|u are the person's rows in that period, and nothing below changes.
 //! - *Owned*: a row c is there for u if a row of the parent that carries u holds c's key. The parent's rows of u follow
 //!   from D|u, and c is in D|u. A row with several owners is there once for each; one with none is not there. Taking
 //!   u away takes away its rows in the tables with a unit column, and leaves or takes the rows that nobody else owns:
@@ -39,6 +41,7 @@
 
 mod build;
 mod stable;
+mod unit;
 
 use std::collections::BTreeSet;
 
@@ -49,6 +52,7 @@ use dither_core::ValueBounds;
 use crate::policy::ColumnType;
 
 pub(crate) use build::{KEY, UNIT, scan};
+pub use unit::UnitKey;
 
 /// A column of a relation: its name, which no other column of the relation has, and its type.
 ///
@@ -76,8 +80,8 @@ pub enum Relation {
     Table {
         /// Its name in the policy.
         name: String,
-        /// The unit column and its type; `None` where each row is a unit.
-        unit: Option<Field>,
+        /// What the unit of a row is; `None` where each row is one.
+        unit: Option<UnitKey>,
         /// The columns of the file.
         columns: Vec<Field>,
     },
@@ -138,6 +142,8 @@ pub enum Relation {
         keys: Vec<(Field, Option<Expr>)>,
         /// What to compute for each group.
         measures: Vec<(Field, UnitMeasure)>,
+        /// Whether the keys say no more than the unit does, so that a unit has one group at most.
+        single: bool,
     },
     /// The rows of several relations with as many columns of the same types.
     Union {
@@ -266,7 +272,7 @@ impl Relation {
                 right.visit_expressions(visit);
                 visit(self.columns(), on.clone());
             }
-            Self::PerUnit { input, keys, measures } => {
+            Self::PerUnit { input, keys, measures, .. } => {
                 input.visit_expressions(visit);
                 let keys = keys.iter().filter_map(|(_, key)| key.clone());
                 let values = measures.iter().filter_map(|(_, measure)| measure.expr().cloned());

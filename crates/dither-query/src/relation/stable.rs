@@ -86,7 +86,8 @@ impl Relation {
     /// ```
     /// use dither_query::relation::Relation;
     /// let table = Relation::Table { name: "t".into(), unit: None, columns: Vec::new() };
-    /// let counts = Relation::PerUnit { input: Box::new(table), keys: Vec::new(), measures: Vec::new() };
+    /// let (keys, measures) = (Vec::new(), Vec::new());
+    /// let counts = Relation::PerUnit { input: Box::new(table), keys, measures, single: true };
     /// assert_eq!(counts.rows_per_unit(), Some(1));
     /// ```
     pub fn rows_per_unit(&self) -> Option<u32> {
@@ -99,7 +100,7 @@ impl Relation {
                 (_, Owner::Unit) if self.is_single() => right.rows_per_unit(),
                 _ => None,
             },
-            Self::PerUnit { keys, .. } => keys.iter().all(|(_, key)| key.is_none()).then_some(1),
+            Self::PerUnit { single, .. } => single.then_some(1),
             Self::Union { inputs, .. } => {
                 inputs.iter().try_fold(0_u32, |sum, input| sum.checked_add(input.rows_per_unit()?))
             }
@@ -114,7 +115,7 @@ impl Relation {
             }
             Self::Filter { input, .. } | Self::Project { input, .. } => input.public_facts(policy),
             Self::Join { left, outer: true, .. } if self.is_single() => left.public_facts(policy),
-            Self::PerUnit { input, keys, .. } if keys.iter().all(|(_, key)| key.is_none()) => {
+            Self::PerUnit { input, single: true, .. } => {
                 let units = input.public_facts(policy).units;
                 PublicFacts { rows: units, units, rows_per_group: None }
             }

@@ -580,7 +580,9 @@ fn mixed(relation: Relation) -> Relation {
     match relation {
         Relation::Filter { input, condition } => Relation::Filter { input: below(input), condition },
         Relation::Project { input, columns } => Relation::Project { input: below(input), columns },
-        Relation::PerUnit { input, keys, measures } => Relation::PerUnit { input: below(input), keys, measures },
+        Relation::PerUnit { input, keys, measures, single } => {
+            Relation::PerUnit { input: below(input), keys, measures, single }
+        }
         Relation::Join { left, right, outer, on, same_unit: _ } => {
             Relation::Join { left: below(left), right: below(right), outer, on, same_unit: false }
         }

@@ -14,9 +14,9 @@ use crate::plan::{Derivation, QueryPlan};
 /// A number and the range that it lies in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Span {
-    value: f64,
-    low: f64,
-    high: f64,
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 impl Span {
@@ -77,7 +77,7 @@ pub(super) struct Moments<'a> {
     plan: &'a QueryPlan,
     row: &'a [i128],
     /// How certain each of the intervals is, so that all of them together are as certain as was asked.
-    each: f64,
+    pub each: f64,
 }
 
 impl<'a> Moments<'a> {
@@ -107,12 +107,12 @@ impl<'a> Moments<'a> {
         }
     }
 
-    fn noise(&self, block: usize) -> &'a Noise {
+    pub fn noise(&self, block: usize) -> &'a Noise {
         &self.plan.mechanism.blocks[block].noise
     }
 
     /// A noisy integer of a block, in steps.
-    fn steps(&self, block: usize, index: usize) -> f64 {
+    pub fn steps(&self, block: usize, index: usize) -> f64 {
         self.row[offsets(self.plan)[block] + index] as f64 / f64::from(self.noise(block).refinement()).exp2()
     }
 
@@ -123,13 +123,13 @@ impl<'a> Moments<'a> {
     }
 
     /// A sum of squares or products, in their unit.
-    fn sum(&self, block: usize) -> Span {
+    pub fn sum(&self, block: usize) -> Span {
         let step = step_of(self.plan, block);
         Span::around(self.steps(block, 0), half_width(self.noise(block), &[1.0], self.each)).map(|end| end * step)
     }
 
     /// The number of values: at least one, since an answer about none says nothing.
-    fn count(&self, pairs: [usize; 2]) -> Span {
+    pub fn count(&self, pairs: [usize; 2]) -> Span {
         let one = |pair: usize| {
             let range = pair_bounds(self.plan, pair).range() as f64;
             let weights = [1.0 / range, 1.0 / range];
@@ -158,7 +158,7 @@ impl<'a> Moments<'a> {
         self.sum(products).over(count).within(-most, most).minus(means)
     }
 
-    fn variance(&self, pair: usize, squares: usize, over: Over) -> Span {
+    pub fn variance(&self, pair: usize, squares: usize, over: Over) -> Span {
         let (count, most) = (self.count([pair; 2]), self.reach(pair).powi(2));
         sampled(self.centred([pair; 2], squares, count).within(0.0, most), count, over, 0.0, 2.0 * most)
     }

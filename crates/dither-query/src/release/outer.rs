@@ -21,6 +21,7 @@ use dither_core::{Answer, Cell, Column, Estimate, Key, Role};
 use dither_mechanisms::NoisyTable;
 
 use super::estimate::{CONFIDENCE, estimate};
+use super::sampling;
 use crate::error::{Code, Refusal};
 use crate::plan::QueryPlan;
 use crate::sql::{key_literal, key_of};
@@ -39,17 +40,52 @@ async fn finish(plan: &QueryPlan, noisy: &NoisyTable) -> Result<Answer, DataFusi
     let rebuilt = rebuild.node(&plan.question.outer.plan)?;
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let batches = DataFrame::new(context.state(), rebuilt.plan).collect().await?;
-    let mut answer = Answer { columns: rebuilt.columns, rows: Vec::new() };
+    let kinds = Ends::of(plan);
+    let shown = |column: &Column| match column.role {
+        Role::Key => vec![column.clone()],
+        Role::Value => kinds.iter().map(|kind| Column { name: kind.label(&column.name), ..column.clone() }).collect(),
+    };
+    let mut answer = Answer { columns: rebuilt.columns.iter().flat_map(shown).collect(), rows: Vec::new() };
     for batch in &batches {
         for row in 0..batch.num_rows() {
-            answer.rows.push(cells(&answer.columns, batch, row)?);
+            answer.rows.push(cells(&rebuilt.columns, kinds, batch, row)?);
         }
     }
     Ok(answer)
 }
 
-/// One row of the finished table: the columns of the answer first, then two more for each value.
-fn cells(columns: &[Column], batch: &RecordBatch, row: usize) -> Result<Vec<Cell>, DataFusionError> {
+/// What the ends of an interval cover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ends {
+    /// The exact bounded answer: noise alone.
+    Noise,
+    /// What the answer would be on average over samples: noise and sampling.
+    Sampling,
+}
+
+impl Ends {
+    /// The intervals that a plan has, each with a column of its own.
+    fn of(plan: &QueryPlan) -> &'static [Self] {
+        if plan.sampling.is_some() { &[Self::Noise, Self::Sampling] } else { &[Self::Noise] }
+    }
+
+    /// The column of a value with this interval.
+    fn label(self, name: &str) -> String {
+        match self {
+            Self::Noise => name.to_owned(),
+            Self::Sampling => format!("{name} (with sampling)"),
+        }
+    }
+
+    /// The hidden columns of both ends at a level.
+    fn names(self, name: &str, level: usize) -> [String; 2] {
+        let kind = if self == Self::Noise { "" } else { "sampling " };
+        ["low", "high"].map(|end| format!("{name}\u{1}{kind}{end}{level}"))
+    }
+}
+
+/// One row of the finished table: the columns of the question first, then two more for each interval of each value.
+fn cells(columns: &[Column], kinds: &[Ends], batch: &RecordBatch, row: usize) -> Result<Vec<Cell>, DataFusionError> {
     let mut bound = columns.len();
     let number = |index: usize| -> Result<Option<f64>, DataFusionError> {
         let value = ScalarValue::try_from_array(batch.column(index), row)?;
@@ -59,21 +95,20 @@ fn cells(columns: &[Column], batch: &RecordBatch, row: usize) -> Result<Vec<Cell
             _ => None,
         })
     };
-    columns
-        .iter()
-        .enumerate()
-        .map(|(index, column)| match column.role {
-            Role::Key => {
-                let value = ScalarValue::try_from_array(batch.column(index), row)?;
-                Ok(Cell::Key(key_of(&value).unwrap_or(Key::Null)))
-            }
-            Role::Value => {
-                let estimate = Estimate { value: number(index)?, low: number(bound)?, high: number(bound + 1)? };
-                bound += 2;
-                Ok(Cell::Value(estimate))
-            }
-        })
-        .collect()
+    let mut cells = Vec::new();
+    for (index, column) in columns.iter().enumerate() {
+        if column.role == Role::Key {
+            let value = ScalarValue::try_from_array(batch.column(index), row)?;
+            cells.push(Cell::Key(key_of(&value).unwrap_or(Key::Null)));
+            continue;
+        }
+        for _ in kinds {
+            let estimate = Estimate { value: number(index)?, low: number(bound)?, high: number(bound + 1)? };
+            bound += 2;
+            cells.push(Cell::Value(estimate));
+        }
+    }
+    Ok(cells)
 }
 
 /// How many released values take part in each output: the confidence levels that are needed.
@@ -101,14 +136,6 @@ fn operands(plan: &QueryPlan, expr: &Expr) -> BTreeSet<String> {
         Ok(TreeNodeRecursion::Continue)
     });
     found
-}
-
-fn low_name(name: &str, level: usize) -> String {
-    format!("{name}\u{1}low{level}")
-}
-
-fn high_name(name: &str, level: usize) -> String {
-    format!("{name}\u{1}high{level}")
 }
 
 /// A rebuilt node: its plan, whose first columns are those of the question and whose others are interval ends.
@@ -171,16 +198,22 @@ impl Rebuild<'_> {
             });
             columns.push(Column { name: schema.field(index).name().clone(), role: Role::Key });
         }
+        let kinds = Ends::of(self.plan);
         let mut ends: BTreeMap<String, Vec<Option<f64>>> = BTreeMap::new();
         for (index, aggregate) in question.aggregates.iter().enumerate() {
             let mut values = Vec::new();
             for row in &self.noisy.rows {
-                for level in &self.levels {
-                    let confidence = 1.0 - (1.0 - CONFIDENCE) / *level as f64;
-                    let estimate = estimate(self.plan, self.plan.derivations[index], &row.values, confidence);
-                    ends.entry(low_name(&aggregate.name, *level)).or_default().push(estimate.low);
-                    ends.entry(high_name(&aggregate.name, *level)).or_default().push(estimate.high);
-                    if *level == 1 {
+                for (kind, level) in kinds.iter().flat_map(|kind| self.levels.iter().map(move |level| (*kind, *level)))
+                {
+                    let confidence = 1.0 - (1.0 - CONFIDENCE) / level as f64;
+                    let estimate = match kind {
+                        Ends::Noise => estimate(self.plan, self.plan.derivations[index], &row.values, confidence),
+                        Ends::Sampling => sampling::interval(self.plan, index, &row.values, confidence),
+                    };
+                    let [low, high] = kind.names(&aggregate.name, level);
+                    ends.entry(low).or_default().push(estimate.low);
+                    ends.entry(high).or_default().push(estimate.high);
+                    if kind == Ends::Noise && level == 1 {
                         values.push(estimate.value);
                     }
                 }
@@ -201,8 +234,9 @@ impl Rebuild<'_> {
             })
             .collect();
         for aggregate in &question.aggregates {
-            for level in &self.levels {
-                for name in [low_name(&aggregate.name, *level), high_name(&aggregate.name, *level)] {
+            let levels = || self.levels.iter();
+            for names in kinds.iter().flat_map(|kind| levels().map(move |level| kind.names(&aggregate.name, *level))) {
+                for name in names {
                     let values = ends.remove(&name).unwrap_or_default();
                     fields.push(Field::new(&name, datafusion::arrow::datatypes::DataType::Float64, true));
                     arrays.push(Arc::new(Float64Array::from(values)));
@@ -231,12 +265,14 @@ impl Rebuild<'_> {
             let role = if self.is_value(expr, &below.columns) { Role::Value } else { Role::Key };
             if role == Role::Value {
                 let level = operands(self.plan, expr).len().max(1);
-                let (low, high) = self.interval(expr, &below, level).unwrap_or_else(|| {
-                    let unknown = lit(ScalarValue::Float64(None));
-                    (unknown.clone(), unknown)
-                });
-                ends.push(low.alias(low_name(&name, 1)));
-                ends.push(high.alias(high_name(&name, 1)));
+                for kind in Ends::of(self.plan) {
+                    let (low, high) = self.interval(expr, &below, *kind, level).unwrap_or_else(|| {
+                        let unknown = lit(ScalarValue::Float64(None));
+                        (unknown.clone(), unknown)
+                    });
+                    let names = kind.names(&name, 1);
+                    ends.extend([low, high].into_iter().zip(names).map(|(end, name)| end.alias(name)));
+                }
             }
             projected.push(value);
             columns.push(Column { name, role });
@@ -259,13 +295,13 @@ impl Rebuild<'_> {
     }
 
     /// The interval of an output by interval arithmetic; `None` where none is known.
-    fn interval(&self, expr: &Expr, below: &Rebuilt, level: usize) -> Option<(Expr, Expr)> {
-        let of = |expr: &Expr| self.interval(expr, below, level);
+    fn interval(&self, expr: &Expr, below: &Rebuilt, kind: Ends, level: usize) -> Option<(Expr, Expr)> {
+        let of = |expr: &Expr| self.interval(expr, below, kind, level);
         match expr {
             Expr::Column(column) => {
                 let known = |name: &str| below.plan.schema().fields().iter().any(|field| field.name() == name);
-                let level = if known(&low_name(&column.name, level)) { level } else { 1 };
-                let (low, high) = (low_name(&column.name, level), high_name(&column.name, level));
+                let level = if known(&kind.names(&column.name, level)[0]) { level } else { 1 };
+                let [low, high] = kind.names(&column.name, level);
                 let end = |name: String| Expr::Column(DfColumn::from_name(name));
                 known(&low).then(|| (end(low), end(high)))
             }

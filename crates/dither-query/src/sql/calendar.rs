@@ -95,7 +95,7 @@ fn chain<'a>(expr: &'a Expr, columns: &HashMap<&str, &ColumnPolicy>) -> Option<(
 }
 
 /// What stands behind the condition that dates can be counted in nanoseconds, if that is what the CASE says.
-fn guarded<'a>(expr: &'a Expr, columns: &HashMap<&str, &ColumnPolicy>) -> &'a Expr {
+pub(super) fn guarded<'a>(expr: &'a Expr, columns: &HashMap<&str, &ColumnPolicy>) -> &'a Expr {
     let Expr::Case(Case { expr: None, when_then_expr, else_expr: None }) = expr else { return expr };
     let [(_, inner)] = when_then_expr.as_slice() else { return expr };
     let fields = columns.iter().map(|(name, policy)| Field::new(*name, arrow_type(policy.r#type), true));

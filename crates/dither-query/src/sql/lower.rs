@@ -25,6 +25,7 @@ use super::interval;
 use super::keys;
 use super::total::{literal_number, number, place_of, total};
 use super::width;
+use crate::bound::canonical;
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Over, Question};
 use crate::policy::{ColumnPolicy, Policy, TablePolicy};
@@ -176,8 +177,10 @@ pub(super) struct Scope {
     pub(super) schema: DFSchema,
     /// The computed columns, by name, in terms of those of the file.
     computed: HashMap<String, Expr>,
-    /// The columns that are the privacy unit of their row.
+    /// The columns that are the privacy unit of their row, or its person where units are cut to periods.
     units: Vec<String>,
+    /// Whether units are cut to periods.
+    periods: bool,
     /// The planner's columns, and at the same places their names in the relation.
     planned: (DFSchemaRef, Vec<String>),
 }
@@ -193,6 +196,7 @@ impl Scope {
                 .filter_map(|column| Some((column.name.clone(), column.computed.clone()?)))
                 .collect(),
             units: columns.iter().filter(|column| column.unit).map(|column| column.name.clone()).collect(),
+            periods: input.root.as_ref().is_some_and(|root| root.period().is_some()),
             planned: (Arc::clone(planned), columns.iter().map(|column| column.name.clone()).collect()),
         })
     }
@@ -359,6 +363,9 @@ impl Scope {
             Expr::Column(column) => self.units.contains(&column.name),
             _ => false,
         };
+        if unit && self.periods {
+            return self.count_people(name, argument, condition);
+        }
         if unit && condition.is_some() {
             return Err(Refusal::new(Code::Unsupported, "FILTER is not analysed for COUNT(DISTINCT unit)")
                 .hint("move the condition to WHERE")
@@ -373,6 +380,17 @@ impl Scope {
         let origin = "a row brings one value at most".into();
         let argument = Argument { expr, bounds: None, approx: false, origin, typical: None, counted: None, kind };
         Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
+    }
+
+    /// The number of people, where a unit is what one of them has within a period: of all the rows of a unit it counts
+    /// one value, which is the person in canonical form.
+    fn count_people(&self, name: String, argument: Expr, condition: Option<Expr>) -> Result<Aggregate, Refusal> {
+        let argument = self.substitute(argument)?;
+        let kind = argument.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
+        let expr = self.where_true(canonical(argument, &kind), condition)?;
+        let origin = "a unit brings one person at most".into();
+        let argument = Argument { expr, bounds: None, approx: false, origin, typical: None, counted: None, kind };
+        Ok(Aggregate { kind: AggregateKind::CountPeople, argument: Some(argument), second: None, name })
     }
 
     /// A value in a type whose values can be told apart: NaN is no value, and -0.0 and 0.0 are one.

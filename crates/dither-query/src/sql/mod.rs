@@ -38,7 +38,7 @@ use crate::ir::Question;
 use crate::policy::Policy;
 
 pub(crate) use keys::{key_literal, key_of};
-pub(crate) use total::clamped;
+pub(crate) use total::{clamped, within_nanoseconds};
 
 /// The longest accepted text. A list of some thousand keys fits; a program does not.
 const MAX_BYTES: usize = 256 * 1024;

@@ -30,9 +30,11 @@ pub struct SqlOptions {
     pub laplace_threshold: bool,
     /// How many units a key from the data needs at least. The policy may ask for more.
     pub min_units: Option<NonZeroU32>,
+    /// Whether intervals for sampling are asked for, and paid for.
+    pub sampling: bool,
 }
 
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 8] = [
     "epsilon",
     "delta",
     "max_groups_contributed",
@@ -40,6 +42,7 @@ const KNOWN: [&str; 7] = [
     "privacy_unit_column",
     "group_selection_strategy",
     "min_units",
+    "sampling",
 ];
 
 /// Splits the clause off.
@@ -132,6 +135,11 @@ fn assign(options: &mut SqlOptions, assignment: &[&TokenWithSpan]) -> Result<(),
         "max_rows_contributed_per_group" => options.max_rows_per_group = Some(count(&text)?),
         "privacy_unit_column" => options.privacy_unit_column = Some(text),
         "min_units" => options.min_units = Some(count(&text)?),
+        "sampling" => match text.to_ascii_lowercase().as_str() {
+            "true" => options.sampling = true,
+            "false" => options.sampling = false,
+            _ => return Err(odd("`sampling` is true or false".into())),
+        },
         "group_selection_strategy" if text == "LAPLACE_THRESHOLD" => {
             (options.public_groups, options.laplace_threshold) = (false, true);
         }

@@ -254,9 +254,16 @@ fn part_of(part: Option<&Expr>, known: &[&str]) -> bool {
 
 /// A moment that nanoseconds since 1970 can count, 1678 to 2261; NULL elsewhere. DATE_TRUNC raises outside of it.
 pub(super) fn in_nanoseconds(value: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
+    let kind = type_of(&value, schema)?;
+    let at = place_of(&value);
+    within_nanoseconds(value, &kind).map_err(|error| Refusal::new(Code::Type, error.strip_backtrace()).at(at))
+}
+
+/// The same for a value of a known type.
+pub(crate) fn within_nanoseconds(value: Expr, kind: &DataType) -> datafusion::common::Result<Expr> {
     const DAYS: (i32, i32) = (-106_650, 106_650);
     let micros = |day: i32| i64::from(day) * 86_400_000_000;
-    let (first, last) = match type_of(&value, schema)? {
+    let (first, last) = match kind {
         DataType::Date32 => (ScalarValue::Date32(Some(DAYS.0)), ScalarValue::Date32(Some(DAYS.1))),
         DataType::Timestamp(TimeUnit::Microsecond, None) => (
             ScalarValue::TimestampMicrosecond(Some(micros(DAYS.0)), None),
@@ -264,13 +271,11 @@ pub(super) fn in_nanoseconds(value: Expr, schema: &DFSchema) -> Result<Expr, Ref
         ),
         DataType::Timestamp(TimeUnit::Nanosecond, None) => return Ok(value),
         kind => {
-            return Err(
-                Refusal::new(Code::Type, format!("`{value}` is {kind}, not a date or timestamp")).at(place_of(&value))
-            );
+            return datafusion::common::plan_err!("`{value}` is {kind}, not a date or timestamp");
         }
     };
     let inside = value.clone().gt_eq(lit(first)).and(value.clone().lt_eq(lit(last)));
-    when(inside, value).end().map_err(|error| Refusal::new(Code::Type, error.strip_backtrace()))
+    when(inside, value).end()
 }
 
 fn natural(expr: &Expr) -> bool {

@@ -61,6 +61,9 @@ pub struct Question {
     /// Which noise.
     #[serde(default)]
     pub mechanism: MechanismChoice,
+    /// Whether intervals for noise and sampling together are asked for, as columns of their own.
+    #[serde(default)]
+    pub sampling: bool,
     /// What is done with the answer, in order. All of it is free.
     #[serde(default)]
     pub then: Vec<Step>,

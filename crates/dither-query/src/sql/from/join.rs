@@ -3,9 +3,9 @@
 use datafusion::common::{JoinType, NullEquality};
 use datafusion::logical_expr::logical_plan::Join;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
-use dither_core::PrivacyUnit;
+use dither_core::{PrivacyUnit, UnitPeriod};
 
-use super::{Input, Known, Reader, bare, other_people, plain, same_people, unstable};
+use super::{Input, Known, Reader, bare, other_people, period, plain, same_people, unstable};
 use crate::error::{Code, Place, Refusal};
 use crate::policy::{Policy, Root, UnitPolicy};
 use crate::relation::Relation;
@@ -40,7 +40,9 @@ impl Reader<'_> {
         };
         let scope = Scope::new(&combined, &join.schema)?;
         let pairs = Pairs { policy: self.policy, left: &left, right: &right };
-        let (mut on, mut linked, mut equalities) = (Vec::new(), false, 0);
+        let known = scope.columns();
+        let tells = |side: &Expr, input: &Input| period::when(side, input, &known).is_some();
+        let (mut on, mut linked, mut equalities) = (Vec::new(), Linked::default(), 0);
         for condition in conditions {
             let condition = scope.total(scope.resolved(condition)?)?;
             let equality = pairs.equality(&condition);
@@ -48,10 +50,11 @@ impl Reader<'_> {
             if let Some((a, b)) = equality {
                 if pairs.same_unit(a, b) {
                     // The units are compared in their canonical form, as the relation does it.
-                    linked = true;
+                    linked.person = true;
                     continue;
                 }
-                linked |= pairs.same_key(a, b);
+                linked.key |= pairs.same_key(a, b);
+                linked.period |= tells(a, &left) && tells(b, &right);
             }
             on.push(scope.substitute(condition)?);
         }
@@ -67,10 +70,22 @@ impl Reader<'_> {
         columns.extend(right.columns.into_iter().map(|mut column| {
             // Where there is no partner, the unit of the right side is NULL, and not the unit of the row.
             column.unit &= !outer;
+            column.when = column.when.filter(|_| !outer);
             column
         }));
         Ok(Input { relation, columns, root })
     }
+}
+
+/// What the equalities of a join compare of the units of both sides.
+#[derive(Debug, Clone, Copy, Default)]
+struct Linked {
+    /// The people.
+    person: bool,
+    /// The periods that units are cut to.
+    period: bool,
+    /// The key through which the rows of one side are owned.
+    key: bool,
 }
 
 /// The two sides of a join.
@@ -125,7 +140,7 @@ impl Pairs<'_> {
     fn root(
         &self,
         outer: bool,
-        linked: bool,
+        linked: Linked,
         equalities: usize,
         single: bool,
         at: Option<Place>,
@@ -141,7 +156,11 @@ impl Pairs<'_> {
                 if !same_people(one, other)? {
                     return Err(other_people(at));
                 }
-                if !linked {
+                if let Some(per) = one.period().filter(|_| linked.person && !linked.period && !linked.key) {
+                    let message = format!("units are people within a {}: a join must be on both", per.name());
+                    return Err(unstable(message, self.both_periods(per), at));
+                }
+                if !linked.person && !linked.key {
                     let unit = |input: &Input| input.columns.iter().find(|column| column.unit).map(|c| plain(&c.name));
                     let hint = match (unit(self.left), unit(self.right)) {
                         (Some(a), Some(b)) => format!("add `{a}` = `{b}` of both sides to its ON"),
@@ -171,6 +190,18 @@ impl Pairs<'_> {
             (None, None) if equalities == 0 => Err(no_equality(at)),
             (None, None) => Ok(None),
         }
+    }
+}
+
+impl Pairs<'_> {
+    /// How the periods of both sides are compared.
+    fn both_periods(&self, per: UnitPeriod) -> String {
+        let cut = |input: &Input| {
+            let time = input.columns.iter().find(|column| column.when.is_some());
+            let name = time.map_or_else(|| "time".to_owned(), |column| plain(&column.name));
+            format!("date_trunc('{}', {name})", per.name())
+        };
+        format!("add {} = {} of both sides to its ON", cut(self.left), cut(self.right))
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod join;
 mod per_unit;
+mod period;
 
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::functions::string::expr_fn::octet_length;
 use datafusion::logical_expr::logical_plan::{Projection, Union};
 use datafusion::logical_expr::{Expr, LogicalPlan, lit, when};
-use dither_core::{PrivacyUnit, ValueBounds};
+use dither_core::{PrivacyUnit, UnitPeriod, ValueBounds};
 
 use super::catalog::full_schema;
 use super::lower::{Scope, computed_columns, strip_alias, type_refusal, unknown_node};
@@ -24,9 +25,11 @@ use super::{interval, keys, width};
 use crate::error::{Code, Place, Refusal};
 use crate::ir::Domain;
 use crate::policy::{ColumnPolicy, ColumnType, KeysPolicy, Policy, Root, TablePolicy, UnitPolicy};
-use crate::relation::{Field, Relation, column_type};
+use crate::relation::{Field, Relation, UnitKey, column_type};
 use crate::source::arrow_type;
 use crate::source::lexer::MAX_CELL;
+
+use period::When;
 
 /// The first character of hidden names, and what tells two columns of one name apart inside a relation. Nobody sees it.
 pub(super) const MARK: char = '\u{2063}';
@@ -52,8 +55,10 @@ pub(super) struct Known {
     pub(super) policy: ColumnPolicy,
     /// The expression over the columns of the file, for a computed column of a table.
     pub(super) computed: Option<Expr>,
-    /// Whether it is the privacy unit of its row.
+    /// Whether it is the privacy unit of its row; of one that is cut to periods, the person.
     pub(super) unit: bool,
+    /// What it tells of the period of its row, where units are cut to periods.
+    when: Option<When>,
     /// The table and the column that it comes from as it is.
     origin: Option<(String, String)>,
 }
@@ -118,6 +123,13 @@ impl Reader<'_> {
         let columns = schema.fields().iter().map(|field| {
             let policy = table.columns[field.name()].clone();
             let unit = self.policy.is_unit(name, field.name());
+            let when = match &table.privacy_unit {
+                UnitPolicy::Period { per, time, .. } if private && time == field.name() => {
+                    let whole = *per == UnitPeriod::Day && policy.r#type == ColumnType::Date;
+                    Some(if whole { When::Period } else { When::Time })
+                }
+                _ => None,
+            };
             let origin = (private && policy.expression.is_none()).then(|| (name.to_owned(), field.name().clone()));
             Known {
                 name: field.name().clone(),
@@ -125,6 +137,7 @@ impl Reader<'_> {
                 policy,
                 computed: computed.remove(field.name()),
                 unit,
+                when,
                 origin,
             }
         });
@@ -149,8 +162,13 @@ impl Reader<'_> {
         match &table.privacy_unit {
             UnitPolicy::Row(_) => Ok(Relation::Table { name, unit: None, columns }),
             UnitPolicy::Column { column } => {
-                let unit = Some(of_file(column).ok_or_else(|| refused(column))?);
-                Ok(Relation::Table { name, unit, columns })
+                let column = of_file(column).ok_or_else(|| refused(column))?;
+                Ok(Relation::Table { name, unit: Some(UnitKey { column, period: None }), columns })
+            }
+            UnitPolicy::Period { column, per, time } => {
+                let column = of_file(column).ok_or_else(|| refused(column))?;
+                let time = of_file(time).ok_or_else(|| refused(time))?;
+                Ok(Relation::Table { name, unit: Some(UnitKey { column, period: Some((*per, time)) }), columns })
             }
             UnitPolicy::Through { column, through } => {
                 of_file(column).ok_or_else(|| refused(column))?;
@@ -197,8 +215,9 @@ impl Reader<'_> {
                 .at(at)
         })?;
         let policy = self.derived(scope, &expr, &kind, r#type);
+        let when = period::when(&expr, input, &scope.columns());
         let expr = capped(scope.substitute(expr)?, scope)?;
-        Ok((Known { name, kind, policy, computed: None, unit: false, origin: None }, expr))
+        Ok((Known { name, kind, policy, computed: None, unit: false, when, origin: None }, expr))
     }
 
     /// What follows of an expression from what is known of its columns.
@@ -268,6 +287,9 @@ impl Reader<'_> {
         for (index, column) in columns.iter_mut().enumerate() {
             let parts = || inputs.iter().map(|input| &input.columns[index]);
             column.unit = parts().all(|part| part.unit);
+            if !parts().all(|part| part.when == column.when) {
+                column.when = None;
+            }
             if !parts().all(|part| says(&part.policy) == says(&column.policy)) {
                 column.policy = ColumnPolicy::plain(column.policy.r#type);
             }

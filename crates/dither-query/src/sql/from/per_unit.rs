@@ -7,10 +7,12 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Aggregate as AggregateNode;
 
+use super::period::{self, When};
 use super::{Input, Known, Reader, bare, bounded, capped, fresh, plain, unstable};
+use crate::bound::{canonical, wide};
 use crate::error::{Code, Refusal};
 use crate::ir::AggregateKind;
-use crate::policy::{ColumnPolicy, ColumnType, UnitPolicy};
+use crate::policy::{ColumnPolicy, ColumnType, Root, UnitPolicy};
 use crate::relation::{Owner, Relation, UnitMeasure, column_type};
 use crate::sql::lower::{Scope, strip_alias};
 use crate::sql::total::place_of;
@@ -36,7 +38,9 @@ impl Reader<'_> {
             }
         }
         let mut taken = HashSet::new();
-        let (mut columns, mut keys, mut of_a_unit) = (Vec::new(), Vec::new(), false);
+        let (mut columns, mut keys) = (Vec::new(), Vec::new());
+        let per = input.root.as_ref().and_then(Root::period);
+        let (mut person, mut period, mut key, mut single) = (false, per.is_none(), false, true);
         let names: Vec<String> =
             aggregate.schema.fields().iter().map(|field| fresh(field.name(), &mut taken)).collect();
         for (expr, name) in aggregate.group_expr.iter().zip(&names) {
@@ -46,26 +50,37 @@ impl Reader<'_> {
                 // In its canonical form a key may be spelt in another way than it is declared.
                 let policy = ColumnPolicy { keys: None, ..known.policy.clone() };
                 let known = Known { name: name.clone(), computed: None, policy, ..known.clone() };
-                keys.push((known.field(), None));
+                // Where units are cut to periods, the person is not the unit itself, and follows from it.
+                let shown = per.map(|_| canonical(wide(expr, &known.kind), &known.kind));
+                keys.push((known.field(), shown));
                 columns.push(known);
-                of_a_unit = true;
+                person = true;
                 continue;
             }
-            of_a_unit |= known.is_some_and(|known| self.holds_key(known));
+            key |= known.is_some_and(|known| self.holds_key(known));
             let total = scope.key_type(scope.total(expr.clone())?)?;
+            let when = period::when(&total, &input, &scope.columns());
+            period |= when.is_some();
+            single &= when == Some(When::Period);
             let kind = scope.type_of(&total)?;
             let r#type = column_type(&kind).ok_or_else(|| Refusal::new(Code::Type, format!("`{name}` has no type")))?;
             let known = match known.filter(|known| known.kind == kind) {
                 Some(known) => Known { name: name.clone(), computed: None, ..known.clone() },
                 None => {
                     let policy = self.derived(&scope, &total, &kind, r#type);
-                    Known { name: name.clone(), kind, policy, computed: None, unit: false, origin: None }
+                    Known { name: name.clone(), kind, policy, computed: None, unit: false, when, origin: None }
                 }
             };
             keys.push((known.field(), Some(capped(scope.substitute(total)?, &scope)?)));
             columns.push(known);
         }
-        if !of_a_unit {
+        if let Some(per) = per.filter(|_| person && !period && !key) {
+            let time = input.columns.iter().find(|column| column.when.is_some()).map(|column| plain(&column.name));
+            let (per, time) = (per.name(), time.unwrap_or_else(|| "time".into()));
+            let message = format!("units are people within a {per}: a sub-query that groups must group by both");
+            return Err(unstable(message, format!("add date_trunc('{per}', {time}) to its GROUP BY"), at));
+        }
+        if !person && !key {
             let unit = input.columns.iter().find(|column| column.unit).map(|column| plain(&column.name));
             let hint = match unit {
                 Some(unit) => format!("add `{unit}` to its GROUP BY"),
@@ -88,11 +103,13 @@ impl Reader<'_> {
                 (None, None) => return Err(Refusal::new(Code::Type, format!("`{name}` is {kind}")).at(at)),
             };
             let measure = substituted(measure, &scope)?;
-            let known = Known { name: name.clone(), kind, policy, computed: None, unit: false, origin: None };
+            let known =
+                Known { name: name.clone(), kind, policy, computed: None, unit: false, when: None, origin: None };
             measures.push((known.field(), measure));
             columns.push(known);
         }
-        let relation = Relation::PerUnit { input: Box::new(input.relation), keys, measures };
+        let single = single && person && period;
+        let relation = Relation::PerUnit { input: Box::new(input.relation), keys, measures, single };
         Ok(Input { relation, columns, root: input.root })
     }
 

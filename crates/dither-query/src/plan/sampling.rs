@@ -1,0 +1,76 @@
+//! Intervals for what the rows were drawn from: when they can be had, and what else is measured for them.
+//!
+//! The interval of a released value covers the exact bounded answer about the rows that are there. Where the question
+//! asks for `sampling`, a second one covers what the answer would be on average over samples: of a mean that of the
+//! population, of a count or a sum its expectation. How far samples differ follows from Σ(x − m)² around the middle m of
+//! the bounds, which is measured and paid for like any other sum; a count needs nothing more. `release::sampling` says
+//! how.
+//!
+//! A sample is one of units. Where each of them brings one row at most, sums over rows are sums over units. Elsewhere
+//! they are not, and an interval that took rows for independent would be too narrow, so that none is offered.
+
+use dither_core::PrivacyUnit;
+
+use super::blocks::Blocks;
+use super::{Measure, Shape};
+use crate::error::{Code, Refusal};
+use crate::ir::AggregateKind;
+
+impl Shape {
+    /// The same question with what intervals for sampling need.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where no such interval is offered.
+    pub fn with_sampling(self) -> Result<Self, Refusal> {
+        if self.sampling.is_some() {
+            return Ok(self);
+        }
+        self.can_be_sampled()?;
+        let mut blocks = Blocks::of(&self.question.aggregates, true)?;
+        let squares = blocks.squares()?;
+        Ok(Self {
+            values: blocks.values,
+            summands: blocks.summands,
+            histograms: blocks.histograms,
+            measures: blocks.measures,
+            ranks: blocks.ranks,
+            derivations: blocks.derivations,
+            sampling: Some(squares),
+            ..self
+        })
+    }
+
+    fn can_be_sampled(&self) -> Result<(), Refusal> {
+        let refuse = |message: &str, hint: &str| Err(Refusal::new(Code::Unsupported, message).hint(hint));
+        use AggregateKind::{CountRows, CountUnits, CountValues, Mean, Sum};
+        let offered = |kind| matches!(kind, CountRows | CountUnits | CountValues | Mean | Sum);
+        if let Some(other) = self.question.aggregates.iter().find(|aggregate| !offered(aggregate.kind)) {
+            let message = format!("`{}` has no interval for sampling", other.kind.sql());
+            return refuse(&message, "ask for COUNT, SUM and AVG, or without sampling");
+        }
+        if self.has_private_keys() {
+            return refuse(
+                "groups that come from the data have no interval for sampling: which are shown depends on the sample",
+                "declare `keys` of the column in the policy, or ask without sampling",
+            );
+        }
+        if let PrivacyUnit::Period { per, .. } = &self.unit {
+            let message = format!("each {} of one person is a unit, and these are no independent sample", per.name());
+            return refuse(&message, "ask without sampling");
+        }
+        let rows = self.effective_bounds().max_rows_per_group.get();
+        let of_rows = self.measures.iter().any(|measure| *measure != Measure::Units);
+        if let PrivacyUnit::Column(column) = &self.unit
+            && of_rows
+            && rows > 1
+        {
+            let hint = format!(
+                "ask about one row for each unit, as in SELECT AVG(t) FROM \
+                 (SELECT {column}, SUM(x) AS t FROM … GROUP BY {column})"
+            );
+            let message = format!("up to {rows} rows of one `{column}` are no independent sample");
+            return refuse(&message, &hint);
+        }
+        Ok(())
+    }
+}
