@@ -147,7 +147,8 @@ pub struct NoisyTable {
 pub struct NoisyRow {
     /// The key.
     pub key: Vec<Key>,
-    /// One integer per column, in refined steps of the lattice of its column; then one point per quantile.
+    /// One integer per column, in refined steps of the lattice of its column; then one point per quantile; then the noisy
+    /// number of units, in refined steps, where the key rule releases it.
     pub values: Vec<i128>,
 }
 
@@ -201,17 +202,19 @@ impl TableMechanism {
         };
         let mut rows = Vec::new();
         for ExactRow { key, values, units, histograms } in exact.rows {
-            let kept = match &rule {
-                None => true,
-                Some((threshold, sampler)) => threshold.admits(units, sampler, source)?,
+            let count = match &rule {
+                None => None,
+                Some((threshold, sampler)) => match threshold.admitted(units, sampler, source)? {
+                    Some(count) => Some(count).filter(|_| threshold.releases_counts()),
+                    None => continue,
+                },
             };
-            if kept {
-                let mut values = samplers.add(&values, source)?;
-                for (quantiles, histogram) in self.quantiles.iter().zip(&histograms) {
-                    values.extend(quantiles.draw(histogram, source)?);
-                }
-                rows.push(NoisyRow { key, values });
+            let mut values = samplers.add(&values, source)?;
+            for (quantiles, histogram) in self.quantiles.iter().zip(&histograms) {
+                values.extend(quantiles.draw(histogram, source)?);
             }
+            values.extend(count);
+            rows.push(NoisyRow { key, values });
         }
         Ok(NoisyTable { rows })
     }

@@ -95,7 +95,10 @@ fn threshold(
     let run = move |values: &[i128], bits: &mut Bits| {
         let rows = values.iter().filter(|&&units| units > 0);
         let rows = rows.map(|&units| row("a", &[], i64::try_from(units).unwrap_or(i64::MAX))).collect();
-        mechanism.add_noise(ExactTable { rows }, bits).map(|table| table.rows.len().to_string())
+        mechanism.add_noise(ExactTable { rows }, bits).map(|table| {
+            let counts: Vec<_> = table.rows.iter().map(|row| row.values.as_slice()).collect();
+            format!("{counts:?}")
+        })
     };
     (event, Box::new(run))
 }
@@ -292,6 +295,26 @@ fn cases() -> Vec<Case> {
                     one,
                     PrivacyEvent::Threshold { delta: "0.05".parse().unwrap() },
                 ])]),
+                [&[], &[1]],
+                "10",
+            )
+        },
+        Case {
+            claim: (1.0, 0.05),
+            fixed_width: false,
+            ..case(
+                "threshold for keys with their noisy numbers",
+                |loss| {
+                    let rule = |groups, who, delta| {
+                        Ok(Threshold::truncated_geometric(groups, who, epsilon("1"), delta)?.releasing_counts())
+                    };
+                    threshold(rule, loss)
+                },
+                PrivacyEvent::Composed(vec![PrivacyEvent::Approximate {
+                    epsilon: epsilon("1"),
+                    delta: "0.05".parse().unwrap(),
+                    count: groups(1),
+                }]),
                 [&[], &[1]],
                 "10",
             )
