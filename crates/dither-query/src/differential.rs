@@ -494,7 +494,9 @@ async fn the_portable_plan_gives_the_integers_of_the_naive_reference() {
                 Some(Key::Null) => None,
                 Some(key) => Some(key.to_string()),
             };
-            assert_eq!(row.values[0], expected.get(&name).copied().unwrap_or(0), "round {round}: {sql} {name:?}");
+            // Where a unit has one row, the number of units that selects a key is the answer.
+            let counted = row.values.first().copied().unwrap_or(row.units.into());
+            assert_eq!(counted, expected.get(&name).copied().unwrap_or(0), "round {round}: {sql} {name:?}");
         }
     }
 }

@@ -343,12 +343,16 @@ fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, EngineError> {
             }
             Measure::Rows => values.push(rows),
             Measure::Sum(index) => values.push(sums[*index].0),
-            Measure::Pair(index) => {
+            Measure::Pair(index) | Measure::Triple(index) => {
                 let bounds = &plan.summands[*index].bounds;
                 let (sum, count) = sums[*index];
-                let side = |bound: i64| count.checked_mul(i128::from(bound)).ok_or_else(|| failed("a sum overflows"));
-                values.push(side(bounds.upper())? - sum);
-                values.push(sum - side(bounds.lower())?);
+                let times =
+                    |count: i128, steps: i128| count.checked_mul(steps).ok_or_else(|| failed("a sum overflows"));
+                values.push(times(count, bounds.upper().into())? - sum);
+                values.push(sum - times(count, bounds.lower().into())?);
+                if matches!(measure, Measure::Triple(_)) {
+                    values.push(times(rows - count, bounds.range().into())?);
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
 
+mod selected;
 mod target;
 
 use dither_accounting::{Statement, statement};
@@ -21,8 +22,11 @@ pub struct ExplainedOutput {
     pub name: String,
     /// What is measured, as in `AVG(time_in_hospital)`.
     pub measures: String,
-    /// The noise, `Laplace` or `Gaussian`, or `exponential` for a choice by the exponential mechanism.
+    /// The noise, `Laplace`, `Gaussian` or `truncated geometric`, or `exponential` for a choice by the exponential mechanism.
     pub mechanism: &'static str,
+    /// Why this mechanism, where the reason is not that of the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<&'static str>,
     /// How far one unit can move the measured numbers together, in the units of the data, in the l1 norm; for a quantile,
     /// how many rows it can move.
     pub l1_sensitivity: f64,
@@ -56,6 +60,7 @@ struct Described {
     nanos: u64,
     scale: f64,
     of: Option<&'static str>,
+    why: Option<&'static str>,
 }
 
 /// The explanation of a plan.
@@ -166,6 +171,7 @@ impl QueryPlan {
                     name,
                     measures: readable(&aggregate.name),
                     mechanism: noise.mechanism,
+                    why: noise.why,
                     l1_sensitivity: noise.l1,
                     l2_sensitivity: noise.l2,
                     bounds: self.bounds_in_words(aggregate.argument.iter().chain(&aggregate.second)),
@@ -184,7 +190,10 @@ impl QueryPlan {
     /// What an aggregate is measured with.
     fn described(&self, derivation: Derivation) -> Described {
         let Some(index) = derivation.block() else {
-            return self.described_choice(derivation);
+            return match derivation {
+                Derivation::Selected => self.described_selection(),
+                _ => self.described_choice(derivation),
+            };
         };
         let step = self.step(index);
         let sensitivity = self.sensitivity(&self.measures[index]);
@@ -199,13 +208,22 @@ impl QueryPlan {
             nanos: derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum(),
             scale,
             of,
+            why: None,
         }
     }
 
     fn described_choice(&self, derivation: Derivation) -> Described {
         let Derivation::Quantile { ranks, fraction } = derivation else {
             let unknown = f64::INFINITY;
-            return Described { mechanism: "", l1: unknown, l2: unknown, nanos: 0, scale: unknown, of: None };
+            return Described {
+                mechanism: "",
+                l1: unknown,
+                l2: unknown,
+                nanos: 0,
+                scale: unknown,
+                of: None,
+                why: None,
+            };
         };
         let quantiles = &self.mechanism.quantiles[ranks];
         let groups = f64::from(self.effective_bounds().max_groups_per_unit.get());
@@ -216,6 +234,7 @@ impl QueryPlan {
             nanos: self.shares[self.measures.len() + ranks].nanos(),
             scale: quantiles.rank_scale(fraction),
             of: Some("the rank, in rows"),
+            why: Some("a choice on a public grid"),
         }
     }
 
@@ -249,7 +268,9 @@ impl QueryPlan {
 
     fn step(&self, block: usize) -> f64 {
         match self.measures[block] {
-            Measure::Sum(index) | Measure::Pair(index) => self.summands[index].bounds.lattice().step(),
+            Measure::Sum(index) | Measure::Pair(index) | Measure::Triple(index) => {
+                self.summands[index].bounds.lattice().step()
+            }
             Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
         }
     }
@@ -263,10 +284,14 @@ impl QueryPlan {
             Noise::Gaussian(gaussian) => gaussian.standard_deviation(),
         };
         let gaussian = matches!(self.mechanism.blocks[block].noise, Noise::Gaussian(_));
+        let norm = |weights: Vec<f64>| weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
         match (derivation, self.pair_weights(derivation)) {
             (Derivation::Count(_) | Derivation::Sum(_), _) => (scale * step, None),
-            (Derivation::PairCount(_), Some([a, b])) if gaussian => (scale * a.hypot(b), None),
-            (Derivation::PairSum(_), Some([a, b])) if gaussian => (scale * a.hypot(b) * step, None),
+            (Derivation::PairCount(_) | Derivation::TripleCount(_), Some(weights)) if gaussian => {
+                (scale * norm(weights), None)
+            }
+            (Derivation::PairSum(_), Some(weights)) if gaussian => (scale * norm(weights) * step, None),
+            (Derivation::TripleCount(_), _) => (scale * step, Some("each of the three sums that it follows from")),
             (Derivation::Variance { .. } | Derivation::Deviation { .. }, _) => {
                 (scale * step, Some("the sum of squares that it follows from"))
             }
@@ -278,30 +303,36 @@ impl QueryPlan {
     }
 
     /// What a count or a sum adds up from the two sums of a pair, in steps.
-    fn pair_weights(&self, derivation: Derivation) -> Option<[f64; 2]> {
-        let Measure::Pair(index) = self.measures[derivation.block()?] else { return None };
+    fn pair_weights(&self, derivation: Derivation) -> Option<Vec<f64>> {
+        let (Measure::Pair(index) | Measure::Triple(index)) = self.measures[derivation.block()?] else { return None };
         let bounds = self.summands[index].bounds;
         let range = bounds.range() as f64;
         match derivation {
-            Derivation::PairCount(_) => Some([1.0 / range, 1.0 / range]),
-            Derivation::PairSum(_) => Some([bounds.lower() as f64 / range, bounds.upper() as f64 / range]),
+            Derivation::PairCount(_) => Some(vec![1.0 / range; 2]),
+            Derivation::TripleCount(_) => Some(vec![1.0 / range; 3]),
+            Derivation::PairSum(_) => Some(vec![bounds.lower() as f64 / range, bounds.upper() as f64 / range]),
             _ => None,
         }
     }
 
     /// How far a released value will be from the exact bounded one, 95 times in 100, in the units of the data.
     pub fn expected_error(&self, derivation: Derivation) -> Option<f64> {
+        if derivation == Derivation::Selected {
+            return self.selection()?.noise().error_quantile(CONFIDENCE);
+        }
         let block = derivation.block()?;
         let noise = &self.mechanism.blocks[block].noise;
         let step = self.step(block);
         let pair = || match self.measures[block] {
-            Measure::Pair(index) => Some(self.summands[index].bounds),
+            Measure::Pair(index) | Measure::Triple(index) => Some(self.summands[index].bounds),
             _ => None,
         };
         Some(match derivation {
             Derivation::Count(_) => half_width(noise, &[1.0], CONFIDENCE),
             Derivation::Sum(_) => half_width(noise, &[1.0], CONFIDENCE) * step,
-            Derivation::PairCount(_) => half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE),
+            Derivation::PairCount(_) | Derivation::TripleCount(_) => {
+                half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE)
+            }
             Derivation::PairSum(_) => half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE) * step,
             Derivation::PairMean(_) => {
                 let bounds = pair()?;
@@ -314,7 +345,7 @@ impl QueryPlan {
                 let share = self.typical_share(pair).unwrap_or(1.0);
                 release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
             }
-            Derivation::Quantile { .. } => return None,
+            Derivation::Quantile { .. } | Derivation::Selected => return None,
             Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
                 release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
             }
@@ -458,9 +489,11 @@ impl QueryPlan {
                     margin.saturating_mul(2)
                 ));
             }
+            Derivation::Selected => return Some(selected::ASSUMPTION.into()),
             Derivation::Count(_)
             | Derivation::Sum(_)
             | Derivation::PairCount(_)
+            | Derivation::TripleCount(_)
             | Derivation::PairSum(_)
             | Derivation::Quantile { .. } => return None,
         };

@@ -4,13 +4,15 @@
 //! share one ε: it is split over the *blocks* that are measured, and over the selection of keys where keys come from the
 //! data, evenly as long as no typical value is public (`shares`). A mean is one block of two sums, Σ(upper − x) and
 //! Σ(x − lower): one row moves the pair by exactly upper − lower in the l1 norm, so that the whole share of ε serves
-//! both, and the sum and the count of the same column follow from them for free. A variance needs one block more,
+//! both, and the sum and the count of the same column follow from them for free. The count of all rows beside it follows
+//! from a third sum, of one range for each row without a value. A variance needs one block more,
 //! Σ(x − middle)²: with the pair beside it, the square moves by at most a quarter of the squared range, and not by the
 //! square of the larger bound.
 
 mod blocks;
 mod fingerprint;
 mod keys;
+mod measure;
 mod shares;
 
 use std::num::NonZeroU32;
@@ -21,21 +23,21 @@ use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
     Ratio,
 };
-use dither_mechanisms::{Block, Fraction, Gaussian, Laplace, Noise, Quantiles, TableMechanism};
+use dither_mechanisms::{Block, Gaussian, KeyRule, Laplace, Noise, Quantiles, TableMechanism};
 
 use datafusion::arrow::datatypes::DataType;
 
 use crate::bound::{Histogram, Summand};
 use crate::error::{Code, Refusal};
-use crate::grid::Grid;
-use crate::ir::{Domain, Over, Question};
+use crate::ir::{Domain, Question};
 use crate::policy::{Policy, PublicFacts, Root, TablePolicy, UnitPolicy};
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions};
 
-use blocks::Blocks;
+use blocks::{Blocks, CountedBy};
 pub use keys::KeyChoice;
 pub(crate) use keys::words as keys_in_words;
+pub use measure::{Derivation, Measure, Ranks};
 use shares::{EVEN, lowest_terms, split};
 
 /// What is asked, and how.
@@ -69,138 +71,6 @@ pub enum MechanismChoice {
     Laplace,
     /// Gaussian noise; needs δ > 0.
     Gaussian,
-}
-
-/// What one block of the mechanism measures in each group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    /// The number of units.
-    Units,
-    /// The number of rows kept.
-    Rows,
-    /// One sum.
-    Sum(usize),
-    /// Σ(upper − x) and Σ(x − lower).
-    Pair(usize),
-    /// The number of different values of a histogram.
-    Distinct(usize),
-}
-
-impl Measure {
-    /// How many integers it is.
-    pub fn width(&self) -> usize {
-        match self {
-            Self::Units | Self::Rows | Self::Sum(_) | Self::Distinct(_) => 1,
-            Self::Pair(_) => 2,
-        }
-    }
-}
-
-/// How an aggregate follows from the block at an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Derivation {
-    /// The integer itself, rounded to whole numbers.
-    Count(usize),
-    /// The integer itself, on the lattice of the values.
-    Sum(usize),
-    /// The count that a pair implies.
-    PairCount(usize),
-    /// The sum that a pair implies.
-    PairSum(usize),
-    /// The mean that a pair implies.
-    PairMean(usize),
-    /// The variance that a pair and a sum of squares imply.
-    Variance {
-        /// The pair of the values.
-        pair: usize,
-        /// The sum of their squares around the middle of their bounds.
-        squares: usize,
-        /// What it is divided by.
-        over: Over,
-    },
-    /// The square root of that variance.
-    Deviation {
-        /// The pair of the values.
-        pair: usize,
-        /// The sum of their squares around the middle of their bounds.
-        squares: usize,
-        /// What the variance is divided by.
-        over: Over,
-    },
-    /// The covariance that two pairs and a sum of products imply.
-    Covariance {
-        /// The pairs of both values, where both are present.
-        pairs: [usize; 2],
-        /// The sum of their products around the middles of their bounds.
-        products: usize,
-        /// What it is divided by.
-        over: Over,
-    },
-    /// A quantile, as the exponential mechanism chooses it.
-    Quantile {
-        /// The index of its [`Ranks`].
-        ranks: usize,
-        /// Which quantile.
-        fraction: Fraction,
-    },
-    /// That covariance over the square root of both variances.
-    Correlation {
-        /// The pairs of both values, where both are present.
-        pairs: [usize; 2],
-        /// The sum of their products around the middles of their bounds.
-        products: usize,
-        /// The sums of the squares of each.
-        squares: [usize; 2],
-    },
-}
-
-impl Derivation {
-    /// The block that it follows from; of several, the one that nothing else needs. `None` for a quantile.
-    pub fn block(&self) -> Option<usize> {
-        match *self {
-            Self::Count(block)
-            | Self::Sum(block)
-            | Self::PairCount(block)
-            | Self::PairSum(block)
-            | Self::PairMean(block) => Some(block),
-            Self::Variance { squares, .. } | Self::Deviation { squares, .. } => Some(squares),
-            Self::Covariance { products, .. } | Self::Correlation { products, .. } => Some(products),
-            Self::Quantile { .. } => None,
-        }
-    }
-
-    /// All blocks that it follows from.
-    pub fn blocks(&self) -> Vec<usize> {
-        match *self {
-            Self::Count(block)
-            | Self::Sum(block)
-            | Self::PairCount(block)
-            | Self::PairSum(block)
-            | Self::PairMean(block) => vec![block],
-            Self::Variance { pair, squares, .. } | Self::Deviation { pair, squares, .. } => vec![pair, squares],
-            Self::Covariance { pairs: [a, b], products, .. } => vec![a, b, products],
-            Self::Quantile { .. } => Vec::new(),
-            Self::Correlation { pairs: [a, b], products, squares: [c, d] } => vec![a, b, products, c, d],
-        }
-    }
-}
-
-/// The quantiles that are chosen from one histogram.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ranks {
-    /// The index of the histogram.
-    pub histogram: usize,
-    /// Which quantiles, in any order.
-    pub fractions: Vec<Fraction>,
-    /// The grid that values lie on.
-    pub grid: Grid,
-}
-
-impl Ranks {
-    /// The number of points of the grid.
-    pub fn points(&self) -> u64 {
-        self.grid.points()
-    }
 }
 
 /// A question without its noise: everything that does not depend on ε.
@@ -295,7 +165,9 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     let bounds = contribution_bounds(&options, table, question.relation.rows_per_unit())?;
     keys::check(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
-    let blocks = Blocks::of(&question.aggregates)?;
+    let private = question.keys.iter().any(|key| key.domain == Domain::Private);
+    let one_row = bounds.max_rows_per_group == NonZeroU32::MIN;
+    let blocks = Blocks::of(&question.aggregates, CountedBy { one_row, private })?;
     let shape = Shape {
         public: question.relation.public_facts(policy),
         question,
@@ -400,6 +272,11 @@ impl Shape {
         self.question.keys.iter().any(|key| key.domain == Domain::Private)
     }
 
+    /// Whether the noisy number of units that selects a key is an answer as well.
+    pub fn counts_by_selection(&self) -> bool {
+        self.derivations.contains(&Derivation::Selected)
+    }
+
     /// The contribution bounds that hold for this question: without groups a unit is in one group.
     pub fn effective_bounds(&self) -> ContributionBounds {
         let groups = self.question.public_groups().and_then(|count| NonZeroU32::new(u32::try_from(count).ok()?));
@@ -418,7 +295,7 @@ impl Shape {
             // A row brings one value at most.
             Measure::Rows | Measure::Distinct(_) => (bounds, 1),
             Measure::Sum(index) => (bounds, self.summands[*index].bounds.magnitude()),
-            Measure::Pair(index) => (bounds, self.summands[*index].bounds.range()),
+            Measure::Pair(index) | Measure::Triple(index) => (bounds, self.summands[*index].bounds.range()),
         };
         Some((bounds.l1(per_row, self.neighbors)?, bounds.l2(per_row, self.neighbors)?))
     }
@@ -457,7 +334,7 @@ pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoi
         .hint("add --delta 1e-6, set `delta_per_query`, or declare `keys` of the column in the policy"));
     }
     match choice {
-        _ if shape.measures.is_empty() => laplace(shape, epsilon, delta, "no number is noised".into()),
+        _ if shape.measures.is_empty() => laplace(shape, epsilon, delta, String::new()),
         MechanismChoice::Laplace => laplace(shape, epsilon, delta, "as asked".into()),
         MechanismChoice::Gaussian if delta.is_zero() => {
             Err(Refusal::new(Code::MissingDelta, "Gaussian noise needs delta > 0")
@@ -479,16 +356,22 @@ pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoi
 impl QueryPlan {
     /// The geometric mean of the standard deviations of all blocks, each in its own steps.
     fn deviation(&self) -> f64 {
-        let logs = self.mechanism.blocks.iter().map(|block| block.noise.standard_deviation().ln());
-        (logs.sum::<f64>() / self.mechanism.blocks.len() as f64).exp()
+        let selected = match &self.mechanism.keys {
+            KeyRule::Threshold(rule) if rule.releases_counts() => Some(rule.noise().standard_deviation()),
+            _ => None,
+        };
+        let blocks = self.mechanism.blocks.iter().map(|block| block.noise.standard_deviation());
+        let logs: Vec<f64> = blocks.chain(selected).map(f64::ln).collect();
+        (logs.iter().sum::<f64>() / logs.len() as f64).exp()
     }
 }
 
-/// The weights of what is measured, then of quantiles and the selection of keys.
+/// The weights of what is measured, then of quantiles and the selection of keys, which has that of a count as well where
+/// it is one.
 fn weights(shape: &Shape, power: f64) -> Vec<u64> {
-    let others = shape.ranks.len() + usize::from(shape.has_private_keys());
-    let measures = shape.weights(power);
-    measures.into_iter().chain(std::iter::repeat_n(EVEN, others)).collect()
+    let selection = shape.has_private_keys().then_some(if shape.counts_by_selection() { 2 * EVEN } else { EVEN });
+    let quantiles = std::iter::repeat_n(EVEN, shape.ranks.len());
+    shape.weights(power).into_iter().chain(quantiles).chain(selection).collect()
 }
 
 fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {

@@ -3,6 +3,8 @@
 mod estimate;
 mod moments;
 mod outer;
+mod selected;
+mod width;
 
 use datafusion::arrow::datatypes::DataType;
 use dither_core::{Answer, Column, Key};
@@ -12,8 +14,9 @@ use crate::error::Refusal;
 use crate::ir::{Domain, GroupKey};
 use crate::plan::{Measure, QueryPlan};
 
-pub use estimate::{CONFIDENCE, half_width};
+pub use estimate::CONFIDENCE;
 pub(crate) use moments::expected_error;
+pub use width::half_width;
 
 /// Turns a noisy table into the answer of its question.
 ///
@@ -38,7 +41,8 @@ pub async fn columns(plan: &QueryPlan) -> Result<Vec<Column>, Refusal> {
         (Domain::Private, _) => Key::Integer(1),
     };
     let chosen = plan.ranks.iter().map(|ranks| ranks.fractions.len());
-    let width = plan.measures.iter().map(Measure::width).chain(chosen).sum();
+    let counted = plan.counts_by_selection().then_some(1);
+    let width = plan.measures.iter().map(Measure::width).chain(chosen).chain(counted).sum();
     let row = NoisyRow { key: plan.question.keys.iter().map(key).collect(), values: vec![1; width] };
     outer::run(plan, &NoisyTable { rows: vec![row] }).await?;
     Ok(outer::run(plan, &NoisyTable { rows: Vec::new() }).await?.columns)

@@ -227,7 +227,11 @@ fn sq_02_released_numbers_are_within_epsilon_and_delta_and_those_with_noise_of_t
             // The controls: a threshold one lower, and a number with noise that nobody paid for beside the same bit.
             let lower = |n: i128| {
                 let rest = 1.0 - release(&rule, n + 1);
-                if n == 0 { released(&rule, 0, most) } else { [vec![rest], released(&rule, n + 1, most)[1..].to_vec()].concat() }
+                if n == 0 {
+                    released(&rule, 0, most)
+                } else {
+                    [vec![rest], released(&rule, n + 1, most)[1..].to_vec()].concat()
+                }
             };
             assert!(worst_law(&lower, count, most, value) > allowed, "{rule:?}: one lower is accepted");
             let twice = |n: i128| both(&[1.0 - release(&rule, n), release(&rule, n)], &released(&rule, n.max(1), most));

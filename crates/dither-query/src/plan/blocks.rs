@@ -5,6 +5,7 @@ use datafusion::logical_expr::{Expr, cast, lit, when};
 use dither_core::{Lattice, ValueBounds};
 use dither_mechanisms::{Fraction, Quantiles};
 
+use super::shares::ranges_of_a_typical_value;
 use super::{Derivation, Measure, Ranks};
 use crate::bound::{Histogram, Summand, column, value_name};
 use crate::error::{Code, Refusal};
@@ -28,6 +29,15 @@ pub(super) struct Blocks {
     pub derivations: Vec<Derivation>,
 }
 
+/// What the number of rows of a group may follow from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CountedBy {
+    /// Whether a unit has one row in a group at most: then the number of units is that of rows.
+    pub one_row: bool,
+    /// Whether keys come from the data, so that the number of units is measured anyway.
+    pub private: bool,
+}
+
 /// What one aggregate needs, by the indices of summands.
 enum Needs {
     Rows,
@@ -46,8 +56,9 @@ enum Needs {
 }
 
 impl Blocks {
-    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values.
-    pub fn of(aggregates: &[Aggregate]) -> Result<Self, Refusal> {
+    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values. The number
+    /// of rows follows from a pair, as a triple, or from the selection of keys where one of them measures it anyway.
+    pub fn of(aggregates: &[Aggregate], counted: CountedBy) -> Result<Self, Refusal> {
         let mut blocks = Self::default();
         let needs = aggregates.iter().map(|one| blocks.needs(one, aggregates)).collect::<Result<Vec<_>, _>>()?;
         let paired = |index: usize| {
@@ -58,19 +69,22 @@ impl Blocks {
                 Needs::Distinct(_) | Needs::Quantile(..) => false,
             })
         };
+        let rows = |needs: &Needs| matches!(needs, Needs::Rows) || (matches!(needs, Needs::Units) && counted.one_row);
+        let triple = if needs.iter().any(rows) { widest_pair(aggregates, &needs) } else { None };
+        let pair = |index| if Some(index) == triple { Measure::Triple(index) } else { Measure::Pair(index) };
         for (aggregate, needs) in aggregates.iter().zip(&needs) {
             let derivation = match *needs {
-                Needs::Units => Derivation::Count(blocks.measure(Measure::Units)),
+                Needs::Units => blocks.number(Measure::Units, triple, counted),
+                Needs::Rows => blocks.number(Measure::Rows, triple, counted),
                 Needs::Distinct(values) => Derivation::Count(blocks.measure(Measure::Distinct(values))),
                 Needs::Quantile(ranks, fraction) => Derivation::Quantile { ranks, fraction },
-                Needs::Rows => Derivation::Count(blocks.measure(Measure::Rows)),
-                Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(Measure::Pair(sum))),
+                Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(pair(sum))),
                 Needs::Sum(sum) => Derivation::Sum(blocks.measure(Measure::Sum(sum))),
-                Needs::Count(values) if paired(values) => Derivation::PairCount(blocks.measure(Measure::Pair(values))),
+                Needs::Count(values) if paired(values) => Derivation::PairCount(blocks.measure(pair(values))),
                 Needs::Count(ones) => Derivation::Count(blocks.measure(Measure::Sum(ones))),
-                Needs::Mean(pair) => Derivation::PairMean(blocks.measure(Measure::Pair(pair))),
+                Needs::Mean(values) => Derivation::PairMean(blocks.measure(pair(values))),
                 Needs::Variance(summand, value) => {
-                    let pair = blocks.measure(Measure::Pair(summand));
+                    let pair = blocks.measure(pair(summand));
                     let squares = blocks.products([value; 2], None)?;
                     match aggregate.kind {
                         AggregateKind::Deviation(over) => Derivation::Deviation { pair, squares, over },
@@ -79,7 +93,7 @@ impl Blocks {
                     }
                 }
                 Needs::Covariance(summands, [x, y]) => {
-                    let pairs = summands.map(|summand| blocks.measure(Measure::Pair(summand)));
+                    let pairs = summands.map(|summand| blocks.measure(pair(summand)));
                     let products = blocks.products([x, y], None)?;
                     match aggregate.kind {
                         AggregateKind::Covariance(over) => Derivation::Covariance { pairs, products, over },
@@ -137,6 +151,16 @@ impl Blocks {
                 Needs::Variance(summand, self.value(self.summands[summand].clone()))
             }
         })
+    }
+
+    /// How a number of units or rows follows.
+    fn number(&mut self, what: Measure, triple: Option<usize>, counted: CountedBy) -> Derivation {
+        let (rows, units) = (what == Measure::Rows, what == Measure::Units);
+        match triple.filter(|_| rows || counted.one_row) {
+            Some(values) => Derivation::TripleCount(self.measure(Measure::Triple(values))),
+            None if counted.private && (units || counted.one_row) => Derivation::Selected,
+            None => Derivation::Count(self.measure(what)),
+        }
     }
 
     /// The index of the block that measures this.
@@ -235,6 +259,19 @@ impl Blocks {
         let summand = self.add(Summand { expr, bounds });
         Ok(self.measure(Measure::Sum(summand)))
     }
+}
+
+/// The summand of the pair that gets the largest share of ε, so that the number of rows follows from the one with least
+/// noise beside its range.
+fn widest_pair(aggregates: &[Aggregate], needs: &[Needs]) -> Option<usize> {
+    let ratio = |argument: &Option<Argument>| argument.as_ref().map_or(1.0, ranges_of_a_typical_value);
+    let pairs = aggregates.iter().zip(needs).flat_map(|(aggregate, needs)| match *needs {
+        Needs::Mean(pair) | Needs::Variance(pair, _) => vec![(pair, ratio(&aggregate.argument))],
+        Needs::Covariance([x, y], _) => vec![(x, ratio(&aggregate.argument)), (y, ratio(&aggregate.second))],
+        _ => Vec::new(),
+    });
+    let widest = |best: Option<(usize, f64)>, pair: (usize, f64)| best.filter(|best| best.1 >= pair.1).or(Some(pair));
+    pairs.fold(None, widest).map(|(pair, _)| pair)
 }
 
 /// Products lie on a lattice of at most 2^40 points on either side: the squares of 2^20 points are exact.

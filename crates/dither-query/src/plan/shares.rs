@@ -34,16 +34,23 @@ impl Shape {
 
     /// How many times a typical value fits the range of the values of a block, if it is public.
     fn ranges_of_a_typical_value(&self, block: usize) -> f64 {
-        if !matches!(self.measures[block], Measure::Sum(_) | Measure::Pair(_)) {
-            return 1.0;
+        match self.measures[block] {
+            Measure::Sum(_) | Measure::Pair(_) | Measure::Triple(_) => {
+                self.first_argument(block).map_or(1.0, ranges_of_a_typical_value)
+            }
+            Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
         }
-        let known = self.first_argument(block).and_then(|argument| {
-            let bounds = argument.bounds?;
-            Some(bounds.range() as f64 * bounds.lattice().step() / argument.typical?.abs())
-        });
-        // NaN, from an empty range and a typical zero, is no ratio either.
-        known.filter(|ratio| !ratio.is_nan()).map_or(1.0, |ratio| ratio.clamp(1.0, WIDEST))
     }
+}
+
+/// How many times a typical value fits the range of the values of an argument, if both are known.
+pub(super) fn ranges_of_a_typical_value(argument: &Argument) -> f64 {
+    let ratio = argument
+        .bounds
+        .zip(argument.typical)
+        .map(|(bounds, typical)| bounds.range() as f64 * bounds.lattice().step() / typical.abs());
+    // NaN, from an empty range and a typical zero, is no ratio either.
+    ratio.filter(|ratio| !ratio.is_nan()).map_or(1.0, |ratio| ratio.clamp(1.0, WIDEST))
 }
 
 /// Weights without a common divisor.
@@ -93,7 +100,7 @@ mod tests {
         let request = Request {
             mechanism,
             delta: Some("1e-6".parse().unwrap()),
-            ..Request::new("SELECT COUNT(*), AVG(x) FROM t", "1".parse().unwrap())
+            ..Request::new("SELECT COUNT(*) FILTER (WHERE x > 1), AVG(x) FROM t", "1".parse().unwrap())
         };
         plan(&request, &policy).await.unwrap()
     }

@@ -4,7 +4,9 @@ use dither_core::{Estimate, ValueBounds};
 use dither_mechanisms::{Fraction, Noise};
 
 use super::moments::Moments;
-use crate::plan::{Derivation, QueryPlan};
+use super::selected;
+use super::width::half_width;
+use crate::plan::{Derivation, Measure, QueryPlan};
 
 /// The probability that an interval covers the exact bounded answer.
 pub const CONFIDENCE: f64 = 0.95;
@@ -26,6 +28,7 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
     let block = match (derivation, derivation.block()) {
         (_, Some(block)) => block,
         (Derivation::Quantile { ranks, fraction }, None) => return quantile(plan, ranks, fraction, row),
+        (Derivation::Selected, None) => return selected::estimate(plan, row, confidence),
         (_, None) => return Estimate { value: None, low: None, high: None },
     };
     let noise = &plan.mechanism.blocks[block].noise;
@@ -51,6 +54,12 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
             let Estimate { value, low, high } = pair(&bounds, 1.0, 1.0);
             Estimate { value: value.map(f64::round), low: low.map(f64::floor), high: high.map(f64::ceil) }
         }
+        Derivation::TripleCount(_) => {
+            let range = pair_bounds(plan, block).range() as f64;
+            let (value, half) =
+                ((steps(0) + steps(1) + steps(2)) / range, half_width(noise, &[1.0 / range; 3], confidence));
+            Estimate::new(value.round(), (value - half).floor(), (value + half).ceil())
+        }
         Derivation::PairSum(_) => {
             let bounds = pair_bounds(plan, block);
             // Σx = (lower·Σ(upper − x) + upper·Σ(x − lower)) / (upper − lower), the weights of which may differ in sign.
@@ -62,6 +71,7 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
         | Derivation::Deviation { .. }
         | Derivation::Covariance { .. }
         | Derivation::Correlation { .. }
+        | Derivation::Selected
         | Derivation::Quantile { .. } => Moments::new(plan, row, confidence, derivation).estimate(derivation),
     }
 }
@@ -79,19 +89,17 @@ fn quantile(plan: &QueryPlan, ranks: usize, fraction: Fraction, row: &[i128]) ->
 
 pub(super) fn step_of(plan: &QueryPlan, block: usize) -> f64 {
     match plan.measures[block] {
-        crate::plan::Measure::Sum(index) | crate::plan::Measure::Pair(index) => {
+        Measure::Sum(index) | Measure::Pair(index) | Measure::Triple(index) => {
             plan.summands[index].bounds.lattice().step()
         }
-        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => 1.0,
+        Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
     }
 }
 
 pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
     match plan.measures[block] {
-        crate::plan::Measure::Pair(index) | crate::plan::Measure::Sum(index) => plan.summands[index].bounds,
-        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => {
-            plan.summands[0].bounds
-        }
+        Measure::Pair(index) | Measure::Triple(index) | Measure::Sum(index) => plan.summands[index].bounds,
+        Measure::Units | Measure::Rows | Measure::Distinct(_) => plan.summands[0].bounds,
     }
 }
 
@@ -122,63 +130,6 @@ pub(super) fn mean(bounds: &ValueBounds, a: f64, b: f64, noise: &Noise, confiden
         return Estimate::new(real(share), real(0.0), real(1.0));
     }
     Estimate::new(real(share), real(edge(center - half)), real(edge(center + half)))
-}
-
-/// How far a weighted sum of independent noisy integers stays from the exact one with the given probability, in
-/// steps. At most two weights.
-///
-/// ```
-/// # use dither_core::{L1Sensitivity, Ratio};
-/// # use dither_mechanisms::{Laplace, Noise};
-/// let noise = Noise::Laplace(Laplace::new(L1Sensitivity::new(1), Ratio::new(100, 1).unwrap())?);
-/// let one = dither_query::release::half_width(&noise, &[1.0], 0.95);
-/// let both = dither_query::release::half_width(&noise, &[0.5, 0.5], 0.95);
-/// assert!(one == 300.0 && both < one, "{one} {both}");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn half_width(noise: &Noise, weights: &[f64], confidence: f64) -> f64 {
-    let weights: Vec<f64> = weights.iter().map(|weight| weight.abs()).filter(|weight| *weight > 0.0).collect();
-    match (noise, weights.as_slice()) {
-        (_, []) => 0.0,
-        (_, [weight]) => weight * noise.error_quantile(confidence).unwrap_or(f64::INFINITY),
-        (Noise::Gaussian(_), many) => {
-            let norm = many.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
-            norm * noise.error_quantile(confidence).unwrap_or(f64::INFINITY)
-        }
-        (Noise::Laplace(laplace), many) => {
-            // A discrete Laplace variable is a continuous one rounded towards zero, which moves each by under a step.
-            let steps: f64 = many.iter().sum();
-            let scale = laplace.scale().as_f64();
-            let (wide, narrow) = (many[0].max(many[1]), many[0].min(many[1]));
-            scale * laplace_pair_quantile(wide, narrow, 1.0 - confidence) + steps
-        }
-    }
-}
-
-/// The t with P(|a·X + b·Y| > t) = `outside` for independent Laplace variables of scale 1 and a ≥ b > 0.
-///
-/// The tail is (a²·e^(−t/a) − b²·e^(−t/b)) / (a² − b²), and (1 + t/2a)·e^(−t/a) for a = b.
-fn laplace_pair_quantile(a: f64, b: f64, outside: f64) -> f64 {
-    let tail = |t: f64| {
-        if a - b < 1e-6 * a {
-            (1.0 + t / (2.0 * a)) * (-t / a).exp()
-        } else {
-            (a * a * (-t / a).exp() - b * b * (-t / b).exp()) / (a * a - b * b)
-        }
-    };
-    let (mut low, mut high) = (0.0, 1.0);
-    while tail(high) > outside {
-        high *= 2.0;
-    }
-    for _ in 0..80 {
-        let middle = f64::midpoint(low, high);
-        if tail(middle) > outside {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    high
 }
 
 #[cfg(test)]
@@ -226,24 +177,6 @@ mod tests {
                 let missed = misses(rows, share, gaussian);
                 assert!(missed < 1_190, "{missed} of 20000 with {rows} rows at {share}, Gaussian: {gaussian}");
             }
-        }
-    }
-
-    #[test]
-    fn the_tail_of_two_laplace_variables_is_that_of_their_density() {
-        // One numerical convolution as a reference: P(|aX + bY| > t) by the midpoint rule.
-        for (a, b, t) in [(1.0, 0.5, 2.0), (0.74, 0.26, 1.5), (1.0, 1.0, 3.0)] {
-            let (mut tail, step) = (0.0, 1e-3);
-            let mut y = -40.0 + step / 2.0;
-            while y < 40.0 {
-                let density = 0.5 * f64::exp(-f64::abs(y));
-                let beyond = |limit: f64| {
-                    if limit >= 0.0 { 0.5 * (-limit / a).exp() } else { 1.0 - 0.5 * (limit / a).exp() }
-                };
-                tail += step * density * (beyond(t - b * y) + beyond(t + b * y));
-                y += step;
-            }
-            assert!((laplace_pair_quantile(a, b, tail) - t).abs() < 1e-4, "{a} {b} {t}");
         }
     }
 }

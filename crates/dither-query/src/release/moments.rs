@@ -7,7 +7,8 @@
 use dither_core::{Estimate, ValueBounds};
 use dither_mechanisms::Noise;
 
-use super::estimate::{CONFIDENCE, half_width, mean, offsets, pair_bounds, step_of};
+use super::estimate::{CONFIDENCE, mean, offsets, pair_bounds, step_of};
+use super::width::half_width;
 use crate::ir::Over;
 use crate::plan::{Derivation, QueryPlan};
 
@@ -101,6 +102,8 @@ impl<'a> Moments<'a> {
             Derivation::Count(_)
             | Derivation::Sum(_)
             | Derivation::PairCount(_)
+            | Derivation::TripleCount(_)
+            | Derivation::Selected
             | Derivation::PairSum(_)
             | Derivation::PairMean(_)
             | Derivation::Quantile { .. } => Estimate { value: None, low: None, high: None },
