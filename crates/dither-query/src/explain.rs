@@ -1,7 +1,10 @@
 //! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
 
+mod found;
 mod selected;
+mod sizes;
 mod target;
+mod top;
 
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent};
@@ -9,8 +12,8 @@ use dither_mechanisms::{Fraction, KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
-use crate::ir::{AggregateKind, Argument};
-use crate::plan::{Derivation, Measure, QueryPlan, Shape, keys_in_words};
+use crate::ir::Argument;
+use crate::plan::{Derivation, Measure, QueryPlan, keys_in_words};
 use crate::release::{self, CONFIDENCE, half_width};
 
 pub use target::{TargetError, solve};
@@ -192,6 +195,7 @@ impl QueryPlan {
         let Some(index) = derivation.block() else {
             return match derivation {
                 Derivation::Selected => self.described_selection(),
+                Derivation::Place => self.described_place(),
                 _ => self.described_choice(derivation),
             };
         };
@@ -205,9 +209,10 @@ impl QueryPlan {
             },
             l1: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
             l2: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
-            nanos: derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum(),
+            nanos: derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum::<u64>()
+                + self.found_for(derivation).map_or(0, |index| self.found_share(index).nanos()),
             scale,
-            of,
+            of: if self.found_for(derivation).is_some() { Some(found::NOISE_OF) } else { of },
             why: None,
         }
     }
@@ -262,17 +267,15 @@ impl QueryPlan {
             (KeyRule::Public, groups) => {
                 format!("all {} public groups are answered, present or not", groups.unwrap_or_default())
             }
+            (KeyRule::Top(top), groups) => {
+                format!("the best {} of all {} public groups are answered", top.count(), groups.unwrap_or_default())
+            }
             (KeyRule::Threshold(rule), _) => keys_in_words(rule, self.key_choice, &self.why_keys),
         }
     }
 
     fn step(&self, block: usize) -> f64 {
-        match self.measures[block] {
-            Measure::Sum(index) | Measure::Pair(index) | Measure::Triple(index) => {
-                self.summands[index].bounds.lattice().step()
-            }
-            Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
-        }
+        self.bounds_of(&self.measures[block]).map_or(1.0, |bounds| bounds.lattice().step())
     }
 
     /// The scale of the noise of a value in its own unit, or that of a sum behind it, and which sum that is.
@@ -304,8 +307,8 @@ impl QueryPlan {
 
     /// What a count or a sum adds up from the two sums of a pair, in steps.
     fn pair_weights(&self, derivation: Derivation) -> Option<Vec<f64>> {
-        let (Measure::Pair(index) | Measure::Triple(index)) = self.measures[derivation.block()?] else { return None };
-        let bounds = self.summands[index].bounds;
+        let measure = &self.measures[derivation.block()?];
+        let bounds = self.bounds_of(measure).filter(|_| matches!(measure, Measure::Pair(_) | Measure::Triple(_)))?;
         let range = bounds.range() as f64;
         match derivation {
             Derivation::PairCount(_) => Some(vec![1.0 / range; 2]),
@@ -317,16 +320,19 @@ impl QueryPlan {
 
     /// How far a released value will be from the exact bounded one, 95 times in 100, in the units of the data.
     pub fn expected_error(&self, derivation: Derivation) -> Option<f64> {
-        if derivation == Derivation::Selected {
-            return self.selection()?.noise().error_quantile(CONFIDENCE);
+        match derivation {
+            Derivation::Selected => return self.selection()?.noise().error_quantile(CONFIDENCE),
+            Derivation::Place => return self.best_few()?.error_quantile(CONFIDENCE).map(|count| count as f64),
+            _ => {}
         }
         let block = derivation.block()?;
         let noise = &self.mechanism.blocks[block].noise;
         let step = self.step(block);
-        let pair = || match self.measures[block] {
-            Measure::Pair(index) | Measure::Triple(index) => Some(self.summands[index].bounds),
-            _ => None,
-        };
+        let pair = || self.bounds_of(&self.measures[block]);
+        let counts = matches!(derivation, Derivation::PairCount(_) | Derivation::TripleCount(_));
+        if self.found_for(derivation).is_some() && !counts {
+            return None;
+        }
         Some(match derivation {
             Derivation::Count(_) => half_width(noise, &[1.0], CONFIDENCE),
             Derivation::Sum(_) => half_width(noise, &[1.0], CONFIDENCE) * step,
@@ -345,7 +351,7 @@ impl QueryPlan {
                 let share = self.typical_share(pair).unwrap_or(1.0);
                 release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
             }
-            Derivation::Quantile { .. } | Derivation::Selected => return None,
+            Derivation::Quantile { .. } | Derivation::Selected | Derivation::Place => return None,
             Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
                 release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
             }
@@ -410,70 +416,11 @@ pub(crate) fn readable(name: &str) -> String {
     text
 }
 
-impl Shape {
-    /// The declared size of one group, in rows that count: what the contribution bounds drop is not among them.
-    pub fn group_rows(&self) -> Option<u64> {
-        self.declared_rows().map(|rows| self.most_rows().map_or(rows, |most| rows.min(most)).max(1))
-    }
-
-    /// The size of one group in rows before the contribution bounds.
-    fn declared_rows(&self) -> Option<u64> {
-        if self.question.keys.is_empty() {
-            return self.public.rows;
-        }
-        let even = || Some(self.public.rows? / self.question.public_groups()?);
-        self.public.rows_per_group.or_else(even)
-    }
-
-    /// The most rows that the contribution bounds leave in one group, for the declared number of units.
-    fn most_rows(&self) -> Option<u64> {
-        let bounds = self.effective_bounds();
-        let most = self.public.units?.saturating_mul(u64::from(bounds.max_rows_per_group.get()));
-        // Where the size of a group is stated, all units may be in that one; otherwise rows lie evenly over the groups.
-        match self.public.rows_per_group {
-            None if !self.question.keys.is_empty() => {
-                let everywhere = most.saturating_mul(u64::from(bounds.max_groups_per_unit.get()));
-                Some(everywhere / self.question.public_groups()?)
-            }
-            _ => Some(most),
-        }
-    }
-
-    /// The declared number of units in one group.
-    fn group_units(&self) -> Option<u64> {
-        if self.question.keys.is_empty() {
-            return self.public.units;
-        }
-        let bounds = self.effective_bounds();
-        let even = |units: u64| {
-            Some(units.saturating_mul(u64::from(bounds.max_groups_per_unit.get())) / self.question.public_groups()?)
-        };
-        let most = self.public.units.and_then(|units| match self.public.rows_per_group {
-            None => even(units),
-            Some(_) => Some(units),
-        });
-        self.group_rows().map(|rows| most.map_or(rows, |most| rows.min(most)).max(1))
-    }
-
-    fn magnitude(&self, kind: AggregateKind, typical: Option<f64>) -> Option<f64> {
-        match kind {
-            AggregateKind::CountRows | AggregateKind::CountValues => self.group_rows().map(|rows| rows as f64),
-            AggregateKind::CountUnits => self.group_units().map(|units| units as f64),
-            AggregateKind::Sum => Some(typical? * self.group_rows()? as f64),
-            AggregateKind::Mean => typical,
-            AggregateKind::Variance(_)
-            | AggregateKind::Deviation(_)
-            | AggregateKind::Covariance(_)
-            | AggregateKind::Correlation
-            | AggregateKind::Quantile(_)
-            | AggregateKind::CountDistinct => None,
-        }
-        .filter(|size| *size != 0.0)
-    }
-}
-
 impl QueryPlan {
     fn assumption(&self, derivation: Derivation) -> Option<String> {
+        if let Some(index) = self.found_for(derivation) {
+            return Some(self.found_assumption(derivation, index));
+        }
         let what = match derivation {
             Derivation::PairMean(_) => "a mean",
             Derivation::Variance { .. } | Derivation::Deviation { .. } => "a variance",
@@ -490,6 +437,7 @@ impl QueryPlan {
                 ));
             }
             Derivation::Selected => return Some(selected::ASSUMPTION.into()),
+            Derivation::Place => return Some(top::ASSUMPTION.into()),
             Derivation::Count(_)
             | Derivation::Sum(_)
             | Derivation::PairCount(_)

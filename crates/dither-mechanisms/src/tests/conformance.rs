@@ -90,7 +90,8 @@ fn threshold(
 ) -> (PrivacyEvent, Run) {
     let delta = if loss == "1" { "0.05" } else { "0.5" };
     let rule = rule(groups(1), Neighbors::AddOrRemoveUnit, delta.parse().unwrap()).unwrap();
-    let mechanism = TableMechanism { blocks: Vec::new(), quantiles: Vec::new(), keys: KeyRule::Threshold(rule) };
+    let mechanism =
+        TableMechanism { blocks: Vec::new(), quantiles: Vec::new(), found: Vec::new(), keys: KeyRule::Threshold(rule) };
     let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
         let rows = values.iter().filter(|&&units| units > 0);
@@ -106,7 +107,8 @@ fn threshold(
 /// The median of the points 0 and 1, with so many rows on each.
 fn median(loss: &str) -> (PrivacyEvent, Run) {
     let quantiles = Quantiles::for_epsilon(&[Fraction::MEDIAN], groups(2), 1, groups(1), epsilon(loss)).unwrap();
-    let mechanism = TableMechanism { blocks: Vec::new(), quantiles: vec![quantiles], keys: KeyRule::Public };
+    let mechanism =
+        TableMechanism { blocks: Vec::new(), quantiles: vec![quantiles], found: Vec::new(), keys: KeyRule::Public };
     let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
         let histogram = (0..).zip(values).map(|(point, &n)| (point, u64::try_from(n.max(0)).unwrap_or(u64::MAX)));

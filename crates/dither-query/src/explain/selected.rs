@@ -14,7 +14,7 @@ impl QueryPlan {
     pub(super) fn selection(&self) -> Option<&Threshold> {
         match &self.mechanism.keys {
             KeyRule::Threshold(rule) => Some(rule),
-            KeyRule::Public => None,
+            KeyRule::Public | KeyRule::Top(_) => None,
         }
     }
 

@@ -195,7 +195,7 @@ mod tests {
     fn rule(plan: &QueryPlan) -> Threshold {
         match plan.mechanism.keys {
             KeyRule::Threshold(rule) => rule,
-            KeyRule::Public => panic!("the keys are not public"),
+            other => panic!("{other:?}: the keys are not public"),
         }
     }
 

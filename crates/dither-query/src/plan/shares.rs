@@ -9,6 +9,10 @@ use crate::ir::Argument;
 /// The weight of a part with nothing known about it. Weights are integers, so that shares add up exactly.
 pub(super) const EVEN: u64 = 1 << 16;
 
+/// The weight of bounds that are found. They need to be about right only: what is left out at either end is in proportion
+/// to the inverse of their share, and of many rows few; all that is summed between them has the noise of the rest.
+pub(super) const BOUNDS: u64 = EVEN / 4;
+
 /// A range of more than so many typical values says that the bounds are wide, not that all else should be noisy for it.
 const WIDEST: f64 = 64.0;
 
@@ -38,7 +42,7 @@ impl Shape {
             Measure::Sum(_) | Measure::Pair(_) | Measure::Triple(_) => {
                 self.first_argument(block).map_or(1.0, ranges_of_a_typical_value)
             }
-            Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
+            Measure::Units | Measure::Rows | Measure::Distinct(_) | Measure::Squares(_) => 1.0,
         }
     }
 }

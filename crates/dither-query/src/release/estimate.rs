@@ -1,12 +1,13 @@
 //! What the noisy integers of a block say about a count, a sum or a mean, and how far off they may be.
 
 use dither_core::{Estimate, ValueBounds};
-use dither_mechanisms::{Fraction, Noise};
+use dither_mechanisms::{Bounds, Fraction, Noise};
 
+use super::found;
 use super::moments::Moments;
 use super::selected;
 use super::width::half_width;
-use crate::plan::{Derivation, Measure, QueryPlan};
+use crate::plan::{Derivation, QueryPlan};
 
 /// The probability that an interval covers the exact bounded answer.
 pub const CONFIDENCE: f64 = 0.95;
@@ -23,11 +24,40 @@ pub(super) fn offsets(plan: &QueryPlan) -> Vec<usize> {
         .collect()
 }
 
-/// The estimate of one aggregate from a noisy row, with an interval at the given confidence.
-pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], confidence: f64) -> Estimate {
+/// The estimate of one aggregate from a noisy row and the bounds that were found, with an interval at the given confidence.
+pub(super) fn estimate(
+    plan: &QueryPlan,
+    derivation: Derivation,
+    bounds: &[Bounds],
+    row: &[i128],
+    confidence: f64,
+) -> Estimate {
+    match plan.found_for(derivation).map(|index| bounds.get(index)) {
+        None => between(plan, derivation, None, row, confidence),
+        Some(Some(bounds)) => {
+            let ends = (bounds.lower(), bounds.upper());
+            found::scaled(derivation, ends, between(plan, derivation, Some(ends), row, confidence))
+        }
+        Some(None) => Estimate { value: None, low: None, high: None },
+    }
+}
+
+/// The estimate between declared bounds. Where bounds were found, it is in ranges from one to the other but for counts and
+/// sums.
+fn between(
+    plan: &QueryPlan,
+    derivation: Derivation,
+    found: Option<(f64, f64)>,
+    row: &[i128],
+    confidence: f64,
+) -> Estimate {
     let block = match (derivation, derivation.block()) {
         (_, Some(block)) => block,
         (Derivation::Quantile { ranks, fraction }, None) => return quantile(plan, ranks, fraction, row),
+        // It is for the order of the answer alone.
+        (Derivation::Place, None) => {
+            return Estimate { value: row.last().map(|place| *place as f64), low: None, high: None };
+        }
         (Derivation::Selected, None) => return selected::estimate(plan, row, confidence),
         (_, None) => return Estimate { value: None, low: None, high: None },
     };
@@ -64,7 +94,9 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
             let bounds = pair_bounds(plan, block);
             // Σx = (lower·Σ(upper − x) + upper·Σ(x − lower)) / (upper − lower), the weights of which may differ in sign.
             let step = bounds.lattice().step();
-            pair(&bounds, bounds.lower() as f64, bounds.upper() as f64).map(|value| value * step)
+            let declared = (bounds.lower() as f64 * step, bounds.upper() as f64 * step);
+            let (lower, upper) = found.unwrap_or(declared);
+            pair(&bounds, lower, upper)
         }
         Derivation::PairMean(_) => mean(&pair_bounds(plan, block), steps(0), steps(1), noise, confidence),
         Derivation::Variance { .. }
@@ -72,6 +104,7 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
         | Derivation::Covariance { .. }
         | Derivation::Correlation { .. }
         | Derivation::Selected
+        | Derivation::Place
         | Derivation::Quantile { .. } => Moments::new(plan, row, confidence, derivation).estimate(derivation),
     }
 }
@@ -88,19 +121,11 @@ fn quantile(plan: &QueryPlan, ranks: usize, fraction: Fraction, row: &[i128]) ->
 }
 
 pub(super) fn step_of(plan: &QueryPlan, block: usize) -> f64 {
-    match plan.measures[block] {
-        Measure::Sum(index) | Measure::Pair(index) | Measure::Triple(index) => {
-            plan.summands[index].bounds.lattice().step()
-        }
-        Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
-    }
+    plan.bounds_of(&plan.measures[block]).map_or(1.0, |bounds| bounds.lattice().step())
 }
 
 pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
-    match plan.measures[block] {
-        Measure::Pair(index) | Measure::Triple(index) | Measure::Sum(index) => plan.summands[index].bounds,
-        Measure::Units | Measure::Rows | Measure::Distinct(_) => plan.summands[0].bounds,
-    }
+    plan.bounds_of(&plan.measures[block]).unwrap_or_else(|| plan.summands[0].bounds)
 }
 
 /// The mean from A = Σ(upper − x) + noise and B = Σ(x − lower) + noise.

@@ -177,7 +177,8 @@ impl Rebuild<'_> {
             for row in &self.noisy.rows {
                 for level in &self.levels {
                     let confidence = 1.0 - (1.0 - CONFIDENCE) / *level as f64;
-                    let estimate = estimate(self.plan, self.plan.derivations[index], &row.values, confidence);
+                    let estimate =
+                        estimate(self.plan, self.plan.derivations[index], &self.noisy.bounds, &row.values, confidence);
                     ends.entry(low_name(&aggregate.name, *level)).or_default().push(estimate.low);
                     ends.entry(high_name(&aggregate.name, *level)).or_default().push(estimate.high);
                     if *level == 1 {
