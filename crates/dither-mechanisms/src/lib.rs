@@ -11,7 +11,7 @@
 //! [`Mechanism::apply`](dither_core::Mechanism::apply) takes an open gate, and only a charge opens it.
 //!
 //! # Where to start
-//! [`TableMechanism`] is what a query becomes: [`Block`]s of columns with one [`Noise`] each, [`Quantiles`], and a
+//! [`TableMechanism`] is what a query becomes: [`Block`]s of columns with one [`Noise`] each, [`Quantiles`], [`FoundBounds`], and a
 //! [`KeyRule`]. [`Laplace`], [`Gaussian`] and [`Threshold`], whose noise may be [`TruncatedGeometric`], are its parts.
 //! [`Selection`] leads to the mechanisms that choose,
 //! [`Training`] adds noise to the sums of a training run. [`SparseVector`] compares with a threshold, [`VectorNoise`] and [`Staircase`] add noise to numbers outside of a
@@ -22,9 +22,11 @@
 
 mod error;
 mod exponential;
+mod found;
 mod frequency;
 mod gaussian;
 mod laplace;
+mod magnitudes;
 #[cfg(doctest)]
 pub mod misuse;
 mod noisy_max;
@@ -50,9 +52,11 @@ mod tests;
 
 pub use error::MechanismError;
 pub use exponential::ExponentialMechanism;
+pub use found::{Bounds, FoundBounds, FoundSum};
 pub use frequency::FrequencyEstimator;
 pub use gaussian::Gaussian;
 pub use laplace::Laplace;
+pub use magnitudes::Magnitudes;
 pub use noisy_max::{MaxNoise, NoisyMax};
 pub use permute_and_flip::PermuteAndFlip;
 pub use plan::PlanMechanism;

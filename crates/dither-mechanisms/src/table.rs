@@ -4,18 +4,21 @@ use dither_core::{GateError, Key, Mechanism, OpenGate, PrivacyEvent, Sensitive, 
 use dither_noise::{BitSource, NoiseError, NoiseSource};
 use serde::{Deserialize, Serialize};
 
+use crate::found::{Bounds, FoundBounds};
 use crate::gaussian::Gaussian;
 use crate::laplace::Laplace;
 use crate::quantile::{Histogram, Quantiles};
 use crate::sampler::Samplers;
+use crate::selection::ExactVector;
 use crate::threshold::Threshold;
+use crate::top_k::TopK;
 
 /// The whole private step of a query: which rows are kept, and noise on every cell of them or a choice for it.
 ///
 /// # Privacy
-/// The composition of its blocks, its quantiles and its key rule, for the neighbours that the sensitivities were derived for.
+/// The composition of its blocks, its quantiles, the choices of its bounds and its key rule, for the neighbours that the sensitivities were derived for.
 /// With [`KeyRule::Public`] the keys and their order must be functions of public things alone: every row is
-/// kept, in the given order. With [`KeyRule::Threshold`] the caller must sort the rows canonically, by key.
+/// kept, in the given order. So they must with [`KeyRule::Top`]; which are kept, and in which order, is what is charged. With [`KeyRule::Threshold`] the caller must sort the rows canonically, by key.
 /// Noise is drawn for each cell by itself, after the keys are joined, so an absent key gets noise like any other.
 ///
 /// ```
@@ -23,7 +26,7 @@ use crate::threshold::Threshold;
 /// use dither_mechanisms::{Block, KeyRule, Laplace, Noise, TableMechanism};
 /// let count = Laplace::for_epsilon(L1Sensitivity::new(1), "0.5".parse::<Epsilon>()?)?;
 /// let blocks = vec![Block { width: 1, noise: Noise::Laplace(count) }];
-/// let mechanism = TableMechanism { blocks, quantiles: Vec::new(), keys: KeyRule::Public };
+/// let mechanism = TableMechanism { blocks, quantiles: Vec::new(), found: Vec::new(), keys: KeyRule::Public };
 /// let measurement = Measurement::new(mechanism, RequestId::digest([b"how many?".as_slice()]));
 /// assert_eq!(measurement.event(), PrivacyEvent::Composed(vec![count.event()]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,6 +37,8 @@ pub struct TableMechanism {
     pub blocks: Vec<Block>,
     /// The quantiles, whose answers stand right of the blocks.
     pub quantiles: Vec<Quantiles>,
+    /// The bounds that are found from the data, and the columns that follow from them.
+    pub found: Vec<FoundBounds>,
     /// Which rows are kept.
     pub keys: KeyRule,
 }
@@ -66,6 +71,8 @@ pub enum KeyRule {
     Public,
     /// Those with enough units.
     Threshold(Threshold),
+    /// The best few by [`ExactRow::units`], the best first. The keys are public.
+    Top(TopK),
 }
 
 impl Noise {
@@ -115,11 +122,12 @@ pub struct ExactTable {
 pub struct ExactRow {
     /// The key; empty for a query without groups.
     pub key: Vec<Key>,
-    /// One integer per column, in steps of the lattice of its column.
+    /// One integer per column, in steps of the lattice of its column; what stands in a column that follows from bounds which
+    /// are found is not looked at.
     pub values: Vec<i128>,
-    /// The number of distinct units under the key, for the threshold.
+    /// The number of distinct units under the key, for the threshold; or what the best keys have most of.
     pub units: i64,
-    /// One histogram for each of the quantiles of the mechanism.
+    /// One histogram for each of the quantiles of the mechanism, then one for each of the bounds that are found.
     pub histograms: Vec<Histogram>,
 }
 
@@ -140,6 +148,9 @@ impl std::fmt::Debug for ExactRow {
 pub struct NoisyTable {
     /// The kept rows, in the order of the exact ones.
     pub rows: Vec<NoisyRow>,
+    /// The bounds that were found, in the order of the mechanism.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<Bounds>,
 }
 
 /// One row of a [`NoisyTable`].
@@ -147,7 +158,8 @@ pub struct NoisyTable {
 pub struct NoisyRow {
     /// The key.
     pub key: Vec<Key>,
-    /// One integer per column, in refined steps of the lattice of its column; then one point per quantile.
+    /// One integer per column, in refined steps of the lattice of its column; then one point per quantile; then the noisy
+    /// number of units, in refined steps, where the key rule releases it; of the best few the place, counted from the last.
     pub values: Vec<i128>,
 }
 
@@ -161,9 +173,11 @@ impl Mechanism for TableMechanism {
         let keys = match &self.keys {
             KeyRule::Public => None,
             KeyRule::Threshold(threshold) => Some(threshold.event()),
+            KeyRule::Top(top) => Some(top.event()),
         };
         let quantiles = self.quantiles.iter().map(Quantiles::event);
-        PrivacyEvent::Composed(blocks.chain(quantiles).chain(keys).collect())
+        let found = self.found.iter().map(FoundBounds::event);
+        PrivacyEvent::Composed(blocks.chain(quantiles).chain(found).chain(keys).collect())
     }
 
     fn apply(
@@ -181,10 +195,17 @@ impl TableMechanism {
     pub(crate) fn add_noise<S: BitSource>(&self, exact: ExactTable, source: &mut S) -> Result<NoisyTable, GateError> {
         let columns: Vec<Noise> =
             self.blocks.iter().flat_map(|block| std::iter::repeat_n(block.noise, block.width)).collect();
-        let width = (columns.len(), self.quantiles.len());
+        let width = (columns.len(), self.quantiles.len() + self.found.len());
+        if self.found.iter().any(|found| found.width() > columns.len()) {
+            return Err(GateError::Failed);
+        }
         if exact.rows.iter().any(|row| (row.values.len(), row.histograms.len()) != width) {
             return Err(GateError::Failed);
         }
+        let exact = match &self.keys {
+            KeyRule::Top(top) => best(top, exact, source)?,
+            KeyRule::Public | KeyRule::Threshold(_) => exact,
+        };
         self.draw(exact, &columns, source).map_err(|_| GateError::Failed)
     }
 
@@ -196,23 +217,56 @@ impl TableMechanism {
     ) -> Result<NoisyTable, NoiseError> {
         let samplers = Samplers::new(columns);
         let rule = match &self.keys {
-            KeyRule::Public => None,
+            KeyRule::Public | KeyRule::Top(_) => None,
             KeyRule::Threshold(threshold) => Some((threshold, threshold.sampler())),
         };
+        let mut place = match &self.keys {
+            KeyRule::Top(top) => Some(i128::from(top.count().get())),
+            KeyRule::Public | KeyRule::Threshold(_) => None,
+        };
+        let bounds = self.bounds(&exact, source)?;
         let mut rows = Vec::new();
-        for ExactRow { key, values, units, histograms } in exact.rows {
-            let kept = match &rule {
-                None => true,
-                Some((threshold, sampler)) => threshold.admits(units, sampler, source)?,
-            };
-            if kept {
-                let mut values = samplers.add(&values, source)?;
-                for (quantiles, histogram) in self.quantiles.iter().zip(&histograms) {
-                    values.extend(quantiles.draw(histogram, source)?);
+        for ExactRow { key, mut values, units, histograms } in exact.rows {
+            let count = match &rule {
+                None => {
+                    let here = place;
+                    place = place.map(|place| place - 1);
+                    here
                 }
-                rows.push(NoisyRow { key, values });
+                Some((threshold, sampler)) => match threshold.admitted(units, sampler, source)? {
+                    Some(count) => Some(count).filter(|_| threshold.releases_counts()),
+                    None => continue,
+                },
+            };
+            for ((found, bounds), histogram) in self.found.iter().zip(&bounds).zip(&histograms[self.quantiles.len()..])
+            {
+                found.fill(*bounds, histogram, &mut values);
             }
+            let mut values = samplers.add(&values, source)?;
+            for (quantiles, histogram) in self.quantiles.iter().zip(&histograms) {
+                values.extend(quantiles.draw(histogram, source)?);
+            }
+            values.extend(count);
+            rows.push(NoisyRow { key, values });
         }
-        Ok(NoisyTable { rows })
+        Ok(NoisyTable { rows, bounds })
     }
+
+    /// Chooses the bounds, from the rows of all groups, whether they are kept or not.
+    fn bounds<S: BitSource>(&self, exact: &ExactTable, source: &mut S) -> Result<Vec<Bounds>, NoiseError> {
+        let chosen = self.found.iter().enumerate().map(|(index, found)| {
+            let place = self.quantiles.len() + index;
+            found.choose(exact.rows.iter().map(|row| &row.histograms[place]), source)
+        });
+        chosen.collect()
+    }
+}
+
+/// The rows of the best keys, in the order of the choices.
+fn best<S: BitSource>(top: &TopK, exact: ExactTable, source: &mut S) -> Result<ExactTable, GateError> {
+    let utilities = ExactVector { values: exact.rows.iter().map(|row| row.units.into()).collect() };
+    let mut rows: Vec<Option<ExactRow>> = exact.rows.into_iter().map(Some).collect();
+    let chosen = top.choose(utilities, source)?.into_iter();
+    let rows = chosen.map(|index| rows.get_mut(index).and_then(Option::take).ok_or(GateError::Failed));
+    Ok(ExactTable { rows: rows.collect::<Result<_, _>>()? })
 }

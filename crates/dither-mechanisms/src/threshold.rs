@@ -47,6 +47,12 @@ use crate::truncated::TruncatedGeometric;
 /// cells are covered by their own events; those of a key that is kept on D′ and impossible on D may be thought of as
 /// having been zero there. ∎
 ///
+/// *The noisy number of a kept key* may be released as well ([`releasing_counts`](Threshold::releasing_counts)) and costs
+/// nothing: the proofs above hold word for word with "kept, and with which noisy number" for "kept". Of the others,
+/// what is released is still a function of the noisy numbers that the noise is charged for. A solo key gives "nothing" with
+/// probability 1 on D and at least 1 − δ on D′, whatever else it may give. Truncated geometric noise makes the numbers
+/// themselves (ε, δ)-private, and those that are below the threshold are left out.
+///
 /// A number of units that must be reached at least, m, raises the threshold by m − 1. It is a rule on the same noisy
 /// number and costs nothing. A key with fewer than m units is then let through with no more probability than a key with
 /// none would be: never with truncated noise, and with a probability below δ/L or so with the others.
@@ -69,13 +75,17 @@ use crate::truncated::TruncatedGeometric;
 /// # References
 /// Korolova, Kenthapadi, Mishra and Ntoulas, *Releasing Search Queries and Clicks Privately*, 2009, Theorem 1.
 /// Wilson et al., *Differentially Private SQL with Bounded User Contribution*, 2020 (τ-thresholding, jointly over
-/// the keys of a unit). Desfontaines, Voss, Gipson and Mandayam, *Differentially Private Partition Selection*, 2022.
+/// the keys of a unit). Desfontaines, Voss, Gipson and Mandayam, *Differentially Private Partition Selection*, 2022
+/// (the optimal rule as truncated geometric noise and a threshold, with which noisy numbers can be released). Swanberg,
+/// Desfontaines and Haney, *DP-SIPS: A simpler, more scalable mechanism for differentially private partition selection*,
+/// PoPETs 2023 (thresholds with Gaussian noise).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
     noise: KeyNoise,
     delta: Delta,
     max_groups_per_unit: NonZeroU32,
     threshold: i128,
+    counts: bool,
 }
 
 /// The noise on a number of units.
@@ -107,7 +117,7 @@ impl Threshold {
         let noise = Laplace::for_epsilon(L1Sensitivity::new(u128::from(max_groups_per_unit.get())), epsilon)?;
         let tail = |above_one| laplace_tail(noise.scale(), above_one);
         let threshold = smallest(max_groups_per_unit, delta, 0, tail)?;
-        Ok(Self { noise: KeyNoise::Laplace(noise), delta, max_groups_per_unit, threshold })
+        Ok(Self { noise: KeyNoise::Laplace(noise), delta, max_groups_per_unit, threshold, counts: false })
     }
 
     /// A threshold with the optimal noise for one key, at an equal share of ε and δ for each of `max_groups_per_unit` keys;
@@ -128,6 +138,7 @@ impl Threshold {
             delta,
             max_groups_per_unit,
             threshold: noise.bound() + 1,
+            counts: false,
         })
     }
 
@@ -148,7 +159,7 @@ impl Threshold {
         let noise = Gaussian::new(L2Sensitivity::from_squared(groups.into()), variance, groups)?;
         let tail = |above_one| gaussian_tail(noise.refined_variance(), above_one);
         let threshold = smallest(max_groups_per_unit, delta, noise.refinement(), tail)?;
-        Ok(Self { noise: KeyNoise::Gaussian(noise), delta, max_groups_per_unit, threshold })
+        Ok(Self { noise: KeyNoise::Gaussian(noise), delta, max_groups_per_unit, threshold, counts: false })
     }
 
     /// The same rule for keys of at least so many units: the threshold is higher by one less than that.
@@ -158,6 +169,16 @@ impl Threshold {
     pub fn with_min_units(self, min_units: NonZeroU32) -> Result<Self, MechanismError> {
         let threshold = self.threshold + i128::from(min_units.get() - 1);
         if threshold > MAX_THRESHOLD { Err(TOO_HIGH) } else { Ok(Self { threshold, ..self }) }
+    }
+
+    /// The same rule, which releases the noisy number of units of each kept key with it.
+    pub fn releasing_counts(self) -> Self {
+        Self { counts: true, ..self }
+    }
+
+    /// Whether the noisy number of units is released.
+    pub fn releases_counts(&self) -> bool {
+        self.counts
     }
 
     /// The noise on the numbers of units.
@@ -199,20 +220,59 @@ impl Threshold {
         }
     }
 
+    /// The noisy number of units of a key of so many, in refined steps, if the key is let through this time.
+    pub(crate) fn admitted<S: BitSource>(
+        &self,
+        units: i64,
+        sampler: &Sampler,
+        source: &mut S,
+    ) -> Result<Option<i128>, NoiseError> {
+        let noisy = match self.noise {
+            KeyNoise::Laplace(_) | KeyNoise::Gaussian(_) => sampler.add(units.into(), source)?,
+            KeyNoise::TruncatedGeometric(noise) => noise.add(units, sampler, source)?,
+        };
+        // Below 2^80 · 2^40.
+        Ok((noisy >= self.threshold << self.noise.refinement()).then_some(noisy))
+    }
+
     /// Whether a key of so many distinct units is let through, this time.
+    #[cfg(test)]
     pub(crate) fn admits<S: BitSource>(
         &self,
         units: i64,
         sampler: &Sampler,
         source: &mut S,
     ) -> Result<bool, NoiseError> {
-        let (noisy, refinement) = match self.noise {
-            KeyNoise::Laplace(_) => (sampler.add(units.into(), source)?, 0),
-            KeyNoise::Gaussian(noise) => (sampler.add(units.into(), source)?, noise.refinement()),
-            KeyNoise::TruncatedGeometric(noise) => (noise.add(units, sampler, source)?, 0),
-        };
-        // Below 2^80 · 2^40.
-        Ok(noisy >= self.threshold << refinement)
+        Ok(self.admitted(units, sampler, source)?.is_some())
+    }
+}
+
+impl KeyNoise {
+    /// Noisy numbers count steps of size 2^-`refinement`; zero but for Gaussian noise.
+    pub fn refinement(&self) -> u32 {
+        match self {
+            Self::Gaussian(noise) => noise.refinement(),
+            Self::Laplace(_) | Self::TruncatedGeometric(_) => 0,
+        }
+    }
+
+    /// The error that one number stays within with this probability, either way, in units.
+    /// `None` unless the probability lies in [0, 1).
+    pub fn error_quantile(&self, probability: f64) -> Option<f64> {
+        match self {
+            Self::Laplace(noise) => noise.error_quantile(probability),
+            Self::Gaussian(noise) => noise.error_quantile(probability),
+            Self::TruncatedGeometric(noise) => noise.error_quantile(probability),
+        }
+    }
+
+    /// A standard deviation that the noise does not exceed, in units.
+    pub fn standard_deviation(&self) -> f64 {
+        match self {
+            Self::Laplace(noise) => noise.standard_deviation(),
+            Self::Gaussian(noise) => noise.standard_deviation(),
+            Self::TruncatedGeometric(noise) => noise.standard_deviation(),
+        }
     }
 }
 

@@ -75,6 +75,17 @@ impl TruncatedGeometric {
         self.bound
     }
 
+    /// The error that a number stays within with this probability, either way: that of the noise before it is cut off,
+    /// which is more likely to be beyond. `None` unless the probability lies in [0, 1).
+    pub fn error_quantile(&self, probability: f64) -> Option<f64> {
+        self.noise.error_quantile(probability).map(|error| error.min(self.bound as f64))
+    }
+
+    /// The standard deviation of the noise before it is cut off, which is not less.
+    pub fn standard_deviation(&self) -> f64 {
+        self.noise.standard_deviation()
+    }
+
     /// What it is drawn from.
     pub(crate) fn sampler(&self) -> Sampler {
         Sampler::new(Noise::Laplace(self.noise))

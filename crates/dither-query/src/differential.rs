@@ -11,7 +11,7 @@ use datafusion::arrow::array::{Float64Array, Int64Array, RecordBatch, StringArra
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use dither_core::{ContributionBounds, Key};
-use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule, Noise};
+use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule, MaxSensitivity, Noise};
 use sha2::{Digest, Sha256};
 
 mod periods;
@@ -161,6 +161,9 @@ fn question(random: &mut Random) -> String {
         "PERCENTILE_CONT(x, 0.9)",
         "MIN(y)",
         "MAX(x * 2)",
+        "SUM(wide)",
+        "AVG(wide) FILTER (WHERE h > 0)",
+        "STDDEV(wide)",
         "PERCENTILE_CONT(h, 0.2, contribution_bounds_per_row => (0, 2)) FILTER (WHERE x > 0)",
     ];
     let mut chosen = BTreeSet::new();
@@ -205,8 +208,8 @@ async fn integers_by(engine: &dyn Engine, plan: &QueryPlan, rows: &[Row], partit
 struct Distance {
     /// In each block: the l1 norm and the squared l2 norm.
     blocks: Vec<(u128, u128)>,
-    /// In each histogram: the most rows of one group, and the number of groups.
-    histograms: Vec<(u64, u64)>,
+    /// In each histogram: the most rows of one group, the number of groups, and the rows of all.
+    histograms: Vec<(u64, u64, u64)>,
     /// In how many keys.
     keys: u128,
 }
@@ -218,10 +221,10 @@ fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> Distance {
     };
     let (one, two) = (index(one), index(two));
     let keys: BTreeSet<&String> = one.keys().chain(two.keys()).collect();
-    let histograms = vec![Histogram::new(); plan.ranks.len()];
+    let histograms = vec![Histogram::new(); plan.ranks.len() + plan.found.len()];
     let absent = ExactRow { key: Vec::new(), values: vec![0; width], units: 0, histograms };
     let mut blocks = vec![(0, 0); plan.measures.len()];
-    let mut moved = vec![(0, 0); plan.ranks.len()];
+    let mut moved = vec![(0, 0, 0); plan.ranks.len() + plan.found.len()];
     let mut changed = 0;
     for key in keys {
         let (one, two) = (one.get(key).unwrap_or(&absent), two.get(key).unwrap_or(&absent));
@@ -232,7 +235,7 @@ fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> Distance {
                 |histogram: &Histogram, point| histogram.iter().find(|(p, _)| *p == point).map_or(0, |(_, n)| *n);
             let points: BTreeSet<u32> = a.iter().chain(b).map(|(point, _)| *point).collect();
             let rows: u64 = points.into_iter().map(|point| count(a, point).abs_diff(count(b, point))).sum();
-            *moved = (moved.0.max(rows), moved.1 + u64::from(rows > 0));
+            *moved = (moved.0.max(rows), moved.1 + u64::from(rows > 0), moved.2 + rows);
         }
         let mut column = 0;
         for (block, measure) in plan.measures.iter().enumerate() {
@@ -251,7 +254,11 @@ fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> Distance {
 pub(crate) fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
     let Distance { blocks, histograms, keys: changed } = distance(plan, one, two);
     let bounds = plan.effective_bounds();
-    let off = plan.mechanism.quantiles.iter().zip(histograms).any(|(quantiles, (rows, groups))| {
+    let apart = plan.mechanism.found.iter().zip(&histograms[plan.ranks.len()..]).any(|(found, &(rows, _, all))| {
+        // Sums between any bounds move by what is charged for, since so many rows move.
+        all > found.rows() || rows > u64::from(bounds.max_rows_per_group.get())
+    });
+    let off = plan.mechanism.quantiles.iter().zip(histograms).any(|(quantiles, (rows, groups, _))| {
         assert_eq!(
             quantiles.rows(),
             u64::from(bounds.max_rows_per_group.get()),
@@ -266,10 +273,10 @@ pub(crate) fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> 
         l1 > claimed.steps() || l2 > euclid.squared()
     });
     let keys = match &plan.mechanism.keys {
-        KeyRule::Public => false,
+        KeyRule::Public | KeyRule::Top(_) => false,
         KeyRule::Threshold(rule) => changed > u128::from(rule.max_groups_per_unit().get()),
     };
-    over || off || keys
+    over || off || apart || keys
 }
 
 /// The same integers by loops over a map.
@@ -377,7 +384,11 @@ async fn se_14_quantiles_of_any_magnitude_move_by_no_more_than_the_plan_claims()
     for round in 0..25 {
         let policy = policy("{ column = \"u\" }", 1 + random.below(2) as u32, 1 + random.below(3) as u32);
         let key = random.of(&["g", "h", "free"]);
-        let plan = plan(&format!("SELECT {key}, MEDIAN(wide), MAX(wide) FROM t GROUP BY {key}"), &policy).await;
+        let plan = plan(
+            &format!("SELECT {key}, MEDIAN(wide), MAX(wide), AVG(wide), VAR_POP(wide), COUNT(*) FROM t GROUP BY {key}"),
+            &policy,
+        )
+        .await;
         let mut table = rows(&mut random);
         table.iter_mut().for_each(|row| row.y = random.of(&[row.y, Some(-2.5e-7), Some(3e18), Some(-1e6), Some(7.0)]));
         let whole = integers(&plan, &table, 2).await;
@@ -394,12 +405,53 @@ async fn se_14_quantiles_of_any_magnitude_move_by_no_more_than_the_plan_claims()
     assert!(moved > 40, "{moved}: too few neighbours differ for the comparison to mean something");
 }
 
+/// The best groups are chosen by counts that a unit moves by its rows in one group at most, all of them the same way.
+#[tokio::test]
+async fn se_13_the_best_groups_are_chosen_by_what_a_unit_has_in_one_group() {
+    let mut random = Random(29);
+    for (sql, steps) in [
+        ("SELECT g FROM t GROUP BY g ORDER BY COUNT(*) DESC LIMIT 1", 2),
+        ("SELECT g FROM t GROUP BY g ORDER BY COUNT(DISTINCT u) DESC LIMIT 1", 1),
+        ("SELECT g FROM t GROUP BY g ORDER BY COUNT(x) DESC LIMIT 1", 2),
+    ] {
+        let policy = policy("{ column = \"u\" }", 2, 2);
+        let (shape, _) = shape(sql, &policy).await.unwrap();
+        let honest = price(shape, "1".parse().unwrap(), "0".parse().unwrap(), MechanismChoice::Auto).unwrap();
+        let KeyRule::Top(top) = honest.mechanism.keys else { panic!("{sql}") };
+        assert_eq!(top.each().sensitivity(), MaxSensitivity::monotone(steps), "{sql}");
+        let mut mutant = honest.clone();
+        mutant.shape.bounds.max_rows_per_group = std::num::NonZeroU32::new(4).unwrap();
+        let (mut caught, mut moved) = (0, 0);
+        for _ in 0..30 {
+            let table = rows(&mut random);
+            let rest: Vec<Row> = table.iter().filter(|row| row.unit != Some(0)).cloned().collect();
+            let mut apart = Vec::new();
+            for plan in [&honest, &mutant] {
+                let (whole, less) = (integers(plan, &table, 2).await, integers(plan, &rest, 1).await);
+                assert!(whole.rows.iter().chain(&less.rows).all(|row| row.values.is_empty()));
+                let fewer = |(a, b): (&ExactRow, &ExactRow)| i128::from(a.units) - i128::from(b.units);
+                apart.push(whole.rows.iter().zip(&less.rows).map(fewer).collect::<Vec<_>>());
+            }
+            assert!(apart[0].iter().all(|fewer| (0..=steps as i128).contains(fewer)), "{sql}: {:?}", apart[0]);
+            moved += apart[0].iter().filter(|fewer| **fewer > 0).count();
+            caught += apart[1].iter().filter(|fewer| **fewer > steps as i128).count();
+        }
+        assert!(moved > 20, "{moved}");
+        // The control: rows that are kept and not charged for.
+        assert!(caught > 0 || sql.contains("DISTINCT"), "{sql}");
+    }
+}
+
 /// The control: bounds that are not enforced must be caught by the same comparison.
 #[tokio::test]
 async fn the_comparison_catches_a_bound_that_is_not_enforced() {
     let mut random = Random(7);
     let policy = policy("{ column = \"u\" }", 1, 1);
-    for sql in ["SELECT free, COUNT(*), AVG(x) FROM t GROUP BY free", "SELECT h, MEDIAN(x) FROM t GROUP BY h"] {
+    for sql in [
+        "SELECT free, COUNT(*), AVG(x) FROM t GROUP BY free",
+        "SELECT h, MEDIAN(x) FROM t GROUP BY h",
+        "SELECT h, SUM(wide) FROM t GROUP BY h",
+    ] {
         assert_eq!(caught(&policy, sql, &mut random).await, (true, false), "{sql}");
     }
 }
@@ -496,7 +548,9 @@ async fn the_portable_plan_gives_the_integers_of_the_naive_reference() {
                 Some(Key::Null) => None,
                 Some(key) => Some(key.to_string()),
             };
-            assert_eq!(row.values[0], expected.get(&name).copied().unwrap_or(0), "round {round}: {sql} {name:?}");
+            // Where a unit has one row, the number of units that selects a key is the answer.
+            let counted = row.values.first().copied().unwrap_or(row.units.into());
+            assert_eq!(counted, expected.get(&name).copied().unwrap_or(0), "round {round}: {sql} {name:?}");
         }
     }
 }

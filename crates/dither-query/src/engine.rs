@@ -1,5 +1,7 @@
 //! Engines count. What they return is checked, turned into the integers that the mechanism measures, and sealed.
 
+mod measured;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::path::Path;
@@ -15,18 +17,20 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
-use dither_mechanisms::{ExactRow, ExactTable, Histogram};
+use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule};
 use dither_noise::Secret;
 
 use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, sum_name};
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::operator;
-use crate::plan::{Measure, QueryPlan, Ranks};
+use crate::plan::{Measure, QueryPlan};
 use crate::policy::{Policy, TablePolicy};
 use crate::rehearsal;
 use crate::source::{self, Progress, SourceError, Table, Tables};
 use crate::sql::{key_literal, key_of};
+
+use measured::measured;
 
 /// A failure while the data was read. It may depend on the data, so an analyst sees one constant text.
 #[derive(Debug, thiserror::Error)]
@@ -334,43 +338,6 @@ pub(crate) async fn exact(
     keyed(plan, groups)
 }
 
-/// The integers that the mechanism measures in a group.
-fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, EngineError> {
-    let Counted { key, units, rows, sums, histograms } = group;
-    let mut values = Vec::new();
-    for measure in &plan.measures {
-        match measure {
-            Measure::Units => values.push(units),
-            Measure::Distinct(index) => {
-                values.push(histograms[*index].iter().map(|(_, count)| i128::from(*count)).sum())
-            }
-            Measure::Rows => values.push(rows),
-            Measure::Sum(index) => values.push(sums[*index].0),
-            Measure::Pair(index) => {
-                let bounds = &plan.summands[*index].bounds;
-                let (sum, count) = sums[*index];
-                let side = |bound: i64| count.checked_mul(i128::from(bound)).ok_or_else(|| failed("a sum overflows"));
-                values.push(side(bounds.upper())? - sum);
-                values.push(sum - side(bounds.lower())?);
-            }
-        }
-    }
-    let units = i64::try_from(units).map_err(|_| failed("a count overflows"))?;
-    let histograms = plan.ranks.iter().map(|ranks| on_grid(ranks, &histograms[ranks.histogram]));
-    Ok(ExactRow { key, values, units, histograms: histograms.collect::<Result<_, _>>()? })
-}
-
-/// The histogram of a group on the grid of its quantiles, in their order.
-fn on_grid(ranks: &Ranks, values: &[(i64, u64)]) -> Result<Histogram, EngineError> {
-    let point = |&(value, count): &(i64, u64)| {
-        let point = value.checked_sub(ranks.grid.lower()).and_then(|point| u32::try_from(point).ok());
-        Ok((point.ok_or_else(|| failed("a value is off its grid"))?, count))
-    };
-    let mut histogram = values.iter().map(point).collect::<Result<Histogram, EngineError>>()?;
-    histogram.sort_unstable();
-    Ok(histogram)
-}
-
 /// Counts by the portable plans, wherever they are run: one for the sums, and one for each histogram.
 ///
 /// # Errors
@@ -462,13 +429,15 @@ fn keyed(plan: &QueryPlan, groups: Vec<ExactRow>) -> Result<ExactTable, EngineEr
         return Ok(ExactTable { rows });
     };
     let mut found: HashMap<String, ExactRow> = groups.into_iter().map(|row| (name_of(&row.key), row)).collect();
-    let width: usize = plan.measures.iter().map(Measure::width).sum();
+    let width: usize = match &plan.mechanism.keys {
+        KeyRule::Top(_) => 0,
+        KeyRule::Public | KeyRule::Threshold(_) => plan.measures.iter().map(Measure::width).sum(),
+    };
+    let histograms = vec![Histogram::new(); plan.ranks.len() + plan.found.len()];
     let rows = product(&lists)
         .map(|key| match found.remove(&name_of(&key)) {
             Some(row) => row,
-            None => {
-                ExactRow { key, values: vec![0; width], units: 0, histograms: vec![Histogram::new(); plan.ranks.len()] }
-            }
+            None => ExactRow { key, values: vec![0; width], units: 0, histograms: histograms.clone() },
         })
         .collect();
     Ok(ExactTable { rows })

@@ -1,7 +1,11 @@
 //! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
 
+mod found;
 mod protects;
+mod selected;
+mod sizes;
 mod target;
+mod top;
 
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent, PrivacyUnit};
@@ -9,8 +13,8 @@ use dither_mechanisms::{Fraction, KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
-use crate::ir::{AggregateKind, Argument};
-use crate::plan::{Derivation, Measure, QueryPlan, Shape, keys_in_words};
+use crate::ir::Argument;
+use crate::plan::{Derivation, Measure, QueryPlan, keys_in_words};
 use crate::release::{self, CONFIDENCE, half_width};
 
 pub use protects::{Window, windows};
@@ -23,8 +27,11 @@ pub struct ExplainedOutput {
     pub name: String,
     /// What is measured, as in `AVG(time_in_hospital)`.
     pub measures: String,
-    /// The noise, `Laplace` or `Gaussian`, or `exponential` for a choice by the exponential mechanism.
+    /// The noise, `Laplace`, `Gaussian` or `truncated geometric`, or `exponential` for a choice by the exponential mechanism.
     pub mechanism: &'static str,
+    /// Why this mechanism, where the reason is not that of the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<&'static str>,
     /// How far one unit can move the measured numbers together, in the units of the data, in the l1 norm; for a quantile,
     /// how many rows it can move.
     pub l1_sensitivity: f64,
@@ -61,6 +68,7 @@ struct Described {
     nanos: u64,
     scale: f64,
     of: Option<&'static str>,
+    why: Option<&'static str>,
 }
 
 /// The explanation of a plan.
@@ -163,6 +171,7 @@ impl QueryPlan {
                     name,
                     measures: readable(&aggregate.name),
                     mechanism: noise.mechanism,
+                    why: noise.why,
                     l1_sensitivity: noise.l1,
                     l2_sensitivity: noise.l2,
                     bounds: self.bounds_in_words(aggregate.argument.iter().chain(&aggregate.second)),
@@ -182,7 +191,11 @@ impl QueryPlan {
     /// What an aggregate is measured with.
     fn described(&self, derivation: Derivation) -> Described {
         let Some(index) = derivation.block() else {
-            return self.described_choice(derivation);
+            return match derivation {
+                Derivation::Selected => self.described_selection(),
+                Derivation::Place => self.described_place(),
+                _ => self.described_choice(derivation),
+            };
         };
         let step = self.step(index);
         let sensitivity = self.sensitivity(&self.measures[index]);
@@ -194,16 +207,26 @@ impl QueryPlan {
             },
             l1: sensitivity.map_or(f64::INFINITY, |(l1, _)| l1.steps() as f64 * step),
             l2: sensitivity.map_or(f64::INFINITY, |(_, l2)| l2.as_f64() * step),
-            nanos: derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum(),
+            nanos: derivation.blocks().into_iter().map(|block| self.shares[block].nanos()).sum::<u64>()
+                + self.found_for(derivation).map_or(0, |index| self.found_share(index).nanos()),
             scale,
-            of,
+            of: if self.found_for(derivation).is_some() { Some(found::NOISE_OF) } else { of },
+            why: None,
         }
     }
 
     fn described_choice(&self, derivation: Derivation) -> Described {
         let Derivation::Quantile { ranks, fraction } = derivation else {
             let unknown = f64::INFINITY;
-            return Described { mechanism: "", l1: unknown, l2: unknown, nanos: 0, scale: unknown, of: None };
+            return Described {
+                mechanism: "",
+                l1: unknown,
+                l2: unknown,
+                nanos: 0,
+                scale: unknown,
+                of: None,
+                why: None,
+            };
         };
         let quantiles = &self.mechanism.quantiles[ranks];
         let groups = f64::from(self.effective_bounds().max_groups_per_unit.get());
@@ -214,6 +237,7 @@ impl QueryPlan {
             nanos: self.shares[self.measures.len() + ranks].nanos(),
             scale: quantiles.rank_scale(fraction),
             of: Some("the rank, in rows"),
+            why: Some("a choice on a public grid"),
         }
     }
 
@@ -248,15 +272,15 @@ impl QueryPlan {
             (KeyRule::Public, groups) => {
                 format!("all {} public groups are answered, present or not", groups.unwrap_or_default())
             }
+            (KeyRule::Top(top), groups) => {
+                format!("the best {} of all {} public groups are answered", top.count(), groups.unwrap_or_default())
+            }
             (KeyRule::Threshold(rule), _) => keys_in_words(rule, self.key_choice, &self.why_keys),
         }
     }
 
     fn step(&self, block: usize) -> f64 {
-        match self.measures[block] {
-            Measure::Sum(index) | Measure::Pair(index) => self.summands[index].bounds.lattice().step(),
-            Measure::Units | Measure::Rows | Measure::Distinct(_) => 1.0,
-        }
+        self.bounds_of(&self.measures[block]).map_or(1.0, |bounds| bounds.lattice().step())
     }
 
     /// The scale of the noise of a value in its own unit, or that of a sum behind it, and which sum that is.
@@ -268,10 +292,14 @@ impl QueryPlan {
             Noise::Gaussian(gaussian) => gaussian.standard_deviation(),
         };
         let gaussian = matches!(self.mechanism.blocks[block].noise, Noise::Gaussian(_));
+        let norm = |weights: Vec<f64>| weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
         match (derivation, self.pair_weights(derivation)) {
             (Derivation::Count(_) | Derivation::Sum(_), _) => (scale * step, None),
-            (Derivation::PairCount(_), Some([a, b])) if gaussian => (scale * a.hypot(b), None),
-            (Derivation::PairSum(_), Some([a, b])) if gaussian => (scale * a.hypot(b) * step, None),
+            (Derivation::PairCount(_) | Derivation::TripleCount(_), Some(weights)) if gaussian => {
+                (scale * norm(weights), None)
+            }
+            (Derivation::PairSum(_), Some(weights)) if gaussian => (scale * norm(weights) * step, None),
+            (Derivation::TripleCount(_), _) => (scale * step, Some("each of the three sums that it follows from")),
             (Derivation::Variance { .. } | Derivation::Deviation { .. }, _) => {
                 (scale * step, Some("the sum of squares that it follows from"))
             }
@@ -283,30 +311,39 @@ impl QueryPlan {
     }
 
     /// What a count or a sum adds up from the two sums of a pair, in steps.
-    fn pair_weights(&self, derivation: Derivation) -> Option<[f64; 2]> {
-        let Measure::Pair(index) = self.measures[derivation.block()?] else { return None };
-        let bounds = self.summands[index].bounds;
+    fn pair_weights(&self, derivation: Derivation) -> Option<Vec<f64>> {
+        let measure = &self.measures[derivation.block()?];
+        let bounds = self.bounds_of(measure).filter(|_| matches!(measure, Measure::Pair(_) | Measure::Triple(_)))?;
         let range = bounds.range() as f64;
         match derivation {
-            Derivation::PairCount(_) => Some([1.0 / range, 1.0 / range]),
-            Derivation::PairSum(_) => Some([bounds.lower() as f64 / range, bounds.upper() as f64 / range]),
+            Derivation::PairCount(_) => Some(vec![1.0 / range; 2]),
+            Derivation::TripleCount(_) => Some(vec![1.0 / range; 3]),
+            Derivation::PairSum(_) => Some(vec![bounds.lower() as f64 / range, bounds.upper() as f64 / range]),
             _ => None,
         }
     }
 
     /// How far a released value will be from the exact bounded one, 95 times in 100, in the units of the data.
     pub fn expected_error(&self, derivation: Derivation) -> Option<f64> {
+        match derivation {
+            Derivation::Selected => return self.selection()?.noise().error_quantile(CONFIDENCE),
+            Derivation::Place => return self.best_few()?.error_quantile(CONFIDENCE).map(|count| count as f64),
+            _ => {}
+        }
         let block = derivation.block()?;
         let noise = &self.mechanism.blocks[block].noise;
         let step = self.step(block);
-        let pair = || match self.measures[block] {
-            Measure::Pair(index) => Some(self.summands[index].bounds),
-            _ => None,
-        };
+        let pair = || self.bounds_of(&self.measures[block]);
+        let counts = matches!(derivation, Derivation::PairCount(_) | Derivation::TripleCount(_));
+        if self.found_for(derivation).is_some() && !counts {
+            return None;
+        }
         Some(match derivation {
             Derivation::Count(_) => half_width(noise, &[1.0], CONFIDENCE),
             Derivation::Sum(_) => half_width(noise, &[1.0], CONFIDENCE) * step,
-            Derivation::PairCount(_) => half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE),
+            Derivation::PairCount(_) | Derivation::TripleCount(_) => {
+                half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE)
+            }
             Derivation::PairSum(_) => half_width(noise, &self.pair_weights(derivation)?, CONFIDENCE) * step,
             Derivation::PairMean(_) => {
                 let bounds = pair()?;
@@ -319,7 +356,7 @@ impl QueryPlan {
                 let share = self.typical_share(pair).unwrap_or(1.0);
                 release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
             }
-            Derivation::Quantile { .. } => return None,
+            Derivation::Quantile { .. } | Derivation::Selected | Derivation::Place => return None,
             Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
                 release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
             }
@@ -384,71 +421,11 @@ pub(crate) fn readable(name: &str) -> String {
     text
 }
 
-impl Shape {
-    /// The declared size of one group, in rows that count: what the contribution bounds drop is not among them.
-    pub fn group_rows(&self) -> Option<u64> {
-        self.declared_rows().map(|rows| self.most_rows().map_or(rows, |most| rows.min(most)).max(1))
-    }
-
-    /// The size of one group in rows before the contribution bounds.
-    fn declared_rows(&self) -> Option<u64> {
-        if self.question.keys.is_empty() {
-            return self.public.rows;
-        }
-        let even = || Some(self.public.rows? / self.question.public_groups()?);
-        self.public.rows_per_group.or_else(even)
-    }
-
-    /// The most rows that the contribution bounds leave in one group, for the declared number of units.
-    fn most_rows(&self) -> Option<u64> {
-        let bounds = self.effective_bounds();
-        let most = self.public.units?.saturating_mul(u64::from(bounds.max_rows_per_group.get()));
-        // Where the size of a group is stated, all units may be in that one; otherwise rows lie evenly over the groups.
-        match self.public.rows_per_group {
-            None if !self.question.keys.is_empty() => {
-                let everywhere = most.saturating_mul(u64::from(bounds.max_groups_per_unit.get()));
-                Some(everywhere / self.question.public_groups()?)
-            }
-            _ => Some(most),
-        }
-    }
-
-    /// The declared number of units in one group.
-    fn group_units(&self) -> Option<u64> {
-        if self.question.keys.is_empty() {
-            return self.public.units;
-        }
-        let bounds = self.effective_bounds();
-        let even = |units: u64| {
-            Some(units.saturating_mul(u64::from(bounds.max_groups_per_unit.get())) / self.question.public_groups()?)
-        };
-        let most = self.public.units.and_then(|units| match self.public.rows_per_group {
-            None => even(units),
-            Some(_) => Some(units),
-        });
-        self.group_rows().map(|rows| most.map_or(rows, |most| rows.min(most)).max(1))
-    }
-
-    fn magnitude(&self, kind: AggregateKind, typical: Option<f64>) -> Option<f64> {
-        match kind {
-            AggregateKind::CountRows | AggregateKind::CountValues => self.group_rows().map(|rows| rows as f64),
-            AggregateKind::CountUnits => self.group_units().map(|units| units as f64),
-            AggregateKind::Sum => Some(typical? * self.group_rows()? as f64),
-            AggregateKind::Mean => typical,
-            AggregateKind::Variance(_)
-            | AggregateKind::Deviation(_)
-            | AggregateKind::Covariance(_)
-            | AggregateKind::Correlation
-            | AggregateKind::Quantile(_)
-            | AggregateKind::CountPeople
-            | AggregateKind::CountDistinct => None,
-        }
-        .filter(|size| *size != 0.0)
-    }
-}
-
 impl QueryPlan {
     fn assumption(&self, derivation: Derivation) -> Option<String> {
+        if let Some(index) = self.found_for(derivation) {
+            return Some(self.found_assumption(derivation, index));
+        }
         let what = match derivation {
             Derivation::PairMean(_) => "a mean",
             Derivation::Variance { .. } | Derivation::Deviation { .. } => "a variance",
@@ -464,9 +441,12 @@ impl QueryPlan {
                     margin.saturating_mul(2)
                 ));
             }
+            Derivation::Selected => return Some(selected::ASSUMPTION.into()),
+            Derivation::Place => return Some(top::ASSUMPTION.into()),
             Derivation::Count(_)
             | Derivation::Sum(_)
             | Derivation::PairCount(_)
+            | Derivation::TripleCount(_)
             | Derivation::PairSum(_)
             | Derivation::Quantile { .. } => return None,
         };

@@ -6,18 +6,14 @@ use datafusion::functions::math::expr_fn::{floor, isnan};
 use datafusion::logical_expr::{Expr, lit, try_cast, when};
 use datafusion::scalar::ScalarValue;
 use dither_core::ValueBounds;
-use dither_mechanisms::Quantiles;
+use dither_mechanisms::{Magnitudes, Quantiles};
 
 use crate::bound::on_lattice;
 
-/// Magnitudes below 2^-20, about a millionth, count as zero.
-const LEAST: i32 = -20;
-/// Magnitudes from 2^63 on, beyond 64-bit integers, count as the greatest.
-const GREATEST: i32 = 63;
-/// Steps between one power of two and the next: 2^12, so that a value is off by less than 1/4096 of itself.
-const STEPS: i64 = 1 << 12;
-/// The numbers on either side of zero.
-const SIDE: i64 = (GREATEST - LEAST) as i64 * STEPS;
+const LEAST: i32 = Magnitudes::LEAST;
+const GREATEST: i32 = Magnitudes::GREATEST;
+const STEPS: i64 = Magnitudes::STEPS;
+const SIDE: i64 = Magnitudes::SIDE;
 
 const _: () = assert!(2 * SIDE < Quantiles::MAX_POINTS as i64);
 
@@ -26,8 +22,7 @@ const _: () = assert!(2 * SIDE < Quantiles::MAX_POINTS as i64);
 pub enum Grid {
     /// The lattice between bounds.
     Lattice(ValueBounds),
-    /// Zero, and on either side of it the magnitudes from 2^-20 to 2^63, with 4,096 even steps from each power of two to the
-    /// next. A value counts as the point next to it towards zero.
+    /// That of [`Magnitudes`].
     AnyMagnitude,
 }
 
@@ -61,10 +56,7 @@ impl Grid {
     pub fn value(&self, point: i128) -> f64 {
         match self {
             Self::Lattice(bounds) => bounds.lattice().value(i128::from(bounds.lower()) + point),
-            Self::AnyMagnitude => {
-                let number = point.clamp(0, 2 * i128::from(SIDE)) as i64 - SIDE;
-                magnitude(number.unsigned_abs()) * number.signum() as f64
-            }
+            Self::AnyMagnitude => Magnitudes::beginning(point.clamp(0, 2 * i128::from(SIDE)) as i64 - SIDE),
         }
     }
 
@@ -75,14 +67,6 @@ impl Grid {
             Self::AnyMagnitude => any_magnitude(value),
         }
     }
-}
-
-/// The magnitude with a number, which begins a step.
-fn magnitude(number: u64) -> f64 {
-    let Some(steps) = number.checked_sub(1) else { return 0.0 };
-    let (octave, rest) = (steps / STEPS as u64, steps % STEPS as u64);
-    let power = f64::from(LEAST + octave as i32).exp2();
-    power + power * (rest as f64 / STEPS as f64)
 }
 
 /// Built from comparisons, products with powers of two, sums and one floor, so that every engine makes the same of a value.

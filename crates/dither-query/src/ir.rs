@@ -82,13 +82,15 @@ pub struct Argument {
     pub bounds: Option<ValueBounds>,
     /// Whether its values have no bounds and the policy allows to find some from the data, for a share of ε.
     pub approx: bool,
+    /// As people wrote it.
+    pub written: String,
     /// Where the bounds came from, in words.
     pub origin: String,
     /// A public typical value, for errors in percent.
     pub typical: Option<f64>,
     /// For a count of values: the values that are counted, if they are numbers.
     pub counted: Option<Expr>,
-    /// The type of the values; a float where they are summed.
+    /// The type of the values; a float where they are summed, but for whole numbers whose bounds are found.
     pub kind: DataType,
 }
 

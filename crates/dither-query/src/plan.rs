@@ -4,41 +4,43 @@
 //! share one ε: it is split over the *blocks* that are measured, and over the selection of keys where keys come from the
 //! data, evenly as long as no typical value is public (`shares`). A mean is one block of two sums, Σ(upper − x) and
 //! Σ(x − lower): one row moves the pair by exactly upper − lower in the l1 norm, so that the whole share of ε serves
-//! both, and the sum and the count of the same column follow from them for free. A variance needs one block more,
+//! both, and the sum and the count of the same column follow from them for free. The count of all rows beside it follows
+//! from a third sum, of one range for each row without a value. A variance needs one block more,
 //! Σ(x − middle)²: with the pair beside it, the square moves by at most a quarter of the squared range, and not by the
 //! square of the larger bound.
 
 mod blocks;
 mod fingerprint;
 mod keys;
+mod measure;
+mod noise;
 mod sampling;
 mod shares;
+mod top;
 
 use std::num::NonZeroU32;
 
 use dither_accounting::Cost;
-use dither_accounting::calibrate::gaussian_variance;
 use dither_core::{
     ContributionBounds, Delta, Epsilon, L1Sensitivity, L2Sensitivity, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit,
-    Ratio,
 };
-use dither_mechanisms::{Block, Fraction, Gaussian, Laplace, Noise, Quantiles, TableMechanism};
+use dither_mechanisms::{FoundBounds, FoundSum, Quantiles, TableMechanism};
 
 use datafusion::arrow::datatypes::DataType;
 
 use crate::bound::{Histogram, Summand};
 use crate::error::{Code, Refusal};
-use crate::grid::Grid;
-use crate::ir::{Domain, Over, Question};
+use crate::ir::{Domain, Question};
 use crate::policy::{Policy, PublicFacts, Root, TablePolicy, UnitPolicy};
 use crate::relation::UnitKey;
 use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions};
 
-use blocks::Blocks;
+use blocks::{Blocks, CountedBy};
 pub use keys::KeyChoice;
 pub(crate) use keys::words as keys_in_words;
-use shares::{EVEN, lowest_terms, split};
+pub use measure::{Derivation, Found, Measure, Ranks, Values};
+pub use noise::price;
 
 /// What is asked, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,138 +78,6 @@ pub enum MechanismChoice {
     Gaussian,
 }
 
-/// What one block of the mechanism measures in each group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    /// The number of units.
-    Units,
-    /// The number of rows kept.
-    Rows,
-    /// One sum.
-    Sum(usize),
-    /// Σ(upper − x) and Σ(x − lower).
-    Pair(usize),
-    /// The number of different values of a histogram.
-    Distinct(usize),
-}
-
-impl Measure {
-    /// How many integers it is.
-    pub fn width(&self) -> usize {
-        match self {
-            Self::Units | Self::Rows | Self::Sum(_) | Self::Distinct(_) => 1,
-            Self::Pair(_) => 2,
-        }
-    }
-}
-
-/// How an aggregate follows from the block at an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Derivation {
-    /// The integer itself, rounded to whole numbers.
-    Count(usize),
-    /// The integer itself, on the lattice of the values.
-    Sum(usize),
-    /// The count that a pair implies.
-    PairCount(usize),
-    /// The sum that a pair implies.
-    PairSum(usize),
-    /// The mean that a pair implies.
-    PairMean(usize),
-    /// The variance that a pair and a sum of squares imply.
-    Variance {
-        /// The pair of the values.
-        pair: usize,
-        /// The sum of their squares around the middle of their bounds.
-        squares: usize,
-        /// What it is divided by.
-        over: Over,
-    },
-    /// The square root of that variance.
-    Deviation {
-        /// The pair of the values.
-        pair: usize,
-        /// The sum of their squares around the middle of their bounds.
-        squares: usize,
-        /// What the variance is divided by.
-        over: Over,
-    },
-    /// The covariance that two pairs and a sum of products imply.
-    Covariance {
-        /// The pairs of both values, where both are present.
-        pairs: [usize; 2],
-        /// The sum of their products around the middles of their bounds.
-        products: usize,
-        /// What it is divided by.
-        over: Over,
-    },
-    /// A quantile, as the exponential mechanism chooses it.
-    Quantile {
-        /// The index of its [`Ranks`].
-        ranks: usize,
-        /// Which quantile.
-        fraction: Fraction,
-    },
-    /// That covariance over the square root of both variances.
-    Correlation {
-        /// The pairs of both values, where both are present.
-        pairs: [usize; 2],
-        /// The sum of their products around the middles of their bounds.
-        products: usize,
-        /// The sums of the squares of each.
-        squares: [usize; 2],
-    },
-}
-
-impl Derivation {
-    /// The block that it follows from; of several, the one that nothing else needs. `None` for a quantile.
-    pub fn block(&self) -> Option<usize> {
-        match *self {
-            Self::Count(block)
-            | Self::Sum(block)
-            | Self::PairCount(block)
-            | Self::PairSum(block)
-            | Self::PairMean(block) => Some(block),
-            Self::Variance { squares, .. } | Self::Deviation { squares, .. } => Some(squares),
-            Self::Covariance { products, .. } | Self::Correlation { products, .. } => Some(products),
-            Self::Quantile { .. } => None,
-        }
-    }
-
-    /// All blocks that it follows from.
-    pub fn blocks(&self) -> Vec<usize> {
-        match *self {
-            Self::Count(block)
-            | Self::Sum(block)
-            | Self::PairCount(block)
-            | Self::PairSum(block)
-            | Self::PairMean(block) => vec![block],
-            Self::Variance { pair, squares, .. } | Self::Deviation { pair, squares, .. } => vec![pair, squares],
-            Self::Covariance { pairs: [a, b], products, .. } => vec![a, b, products],
-            Self::Quantile { .. } => Vec::new(),
-            Self::Correlation { pairs: [a, b], products, squares: [c, d] } => vec![a, b, products, c, d],
-        }
-    }
-}
-
-/// The quantiles that are chosen from one histogram.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ranks {
-    /// The index of the histogram.
-    pub histogram: usize,
-    /// Which quantiles, in any order.
-    pub fractions: Vec<Fraction>,
-    /// The grid that values lie on.
-    pub grid: Grid,
-}
-
-impl Ranks {
-    /// The number of points of the grid.
-    pub fn points(&self) -> u64 {
-        self.grid.points()
-    }
-}
-
 /// A question without its noise: everything that does not depend on ε.
 #[derive(Debug, Clone)]
 pub struct Shape {
@@ -231,6 +101,8 @@ pub struct Shape {
     pub measures: Vec<Measure>,
     /// Which quantiles are chosen, from which histogram.
     pub ranks: Vec<Ranks>,
+    /// The columns whose bounds are found from the data.
+    pub found: Vec<Found>,
     /// How each aggregate follows.
     pub derivations: Vec<Derivation>,
     /// Public magnitudes.
@@ -252,7 +124,7 @@ pub struct QueryPlan {
     pub why: String,
     /// Why this rule for keys from the data.
     pub why_keys: String,
-    /// ε of each block, of each [`Ranks`], then of the key selection if there is one.
+    /// ε of each block, of each [`Ranks`], of each [`Found`], then of the key selection if there is one.
     pub shares: Vec<Epsilon>,
     /// δ that the question may use.
     pub delta: Delta,
@@ -280,6 +152,10 @@ impl QueryPlan {
     }
 }
 
+fn too_wide() -> Refusal {
+    Refusal::new(Code::Range, "the bounds are too wide for exact arithmetic").hint("declare narrower bounds")
+}
+
 fn range(error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(Code::Range, error.to_string()).hint("use a larger epsilon or smaller bounds")
 }
@@ -303,7 +179,9 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
     let bounds = contribution_bounds(&options, table, question.relation.rows_per_unit())?;
     keys::check(&question, table, &options)?;
     let key_choice = KeyChoice::of(&question, table, &options)?;
-    let blocks = Blocks::of(&question.aggregates, false)?;
+    let private = question.keys.iter().any(|key| key.domain == Domain::Private);
+    let one_row = bounds.max_rows_per_group == NonZeroU32::MIN;
+    let blocks = Blocks::of(&question.aggregates, CountedBy { one_row, private, sampling: false })?;
     let shape = Shape {
         public: question.relation.public_facts(policy),
         question,
@@ -316,6 +194,7 @@ pub async fn shape(sql: &str, policy: &Policy) -> Result<(Shape, SqlOptions), Re
         histograms: blocks.histograms,
         measures: blocks.measures,
         ranks: blocks.ranks,
+        found: blocks.found,
         derivations: blocks.derivations,
         key_choice,
         sampling: None,
@@ -407,12 +286,21 @@ fn contribution_bounds(
 impl Shape {
     /// Whether rows are counted or summed, and not units or values alone.
     pub fn needs_rows(&self) -> bool {
-        self.measures.iter().any(|measure| !matches!(measure, Measure::Units | Measure::Distinct(_)))
+        let by_value = |measure: &Measure| match measure {
+            Measure::Units | Measure::Distinct(_) | Measure::Pair(Values::Found(_)) | Measure::Squares(_) => true,
+            Measure::Rows | Measure::Sum(_) | Measure::Pair(_) | Measure::Triple(_) => false,
+        };
+        !self.measures.iter().all(by_value)
     }
 
     /// Whether keys come from the data.
     pub fn has_private_keys(&self) -> bool {
         self.question.keys.iter().any(|key| key.domain == Domain::Private)
+    }
+
+    /// Whether the noisy number of units that selects a key is an answer as well.
+    pub fn counts_by_selection(&self) -> bool {
+        self.derivations.contains(&Derivation::Selected)
     }
 
     /// The contribution bounds that hold for this question: without groups a unit is in one group.
@@ -435,8 +323,8 @@ impl Shape {
             }
             // A row brings one value at most.
             Measure::Rows | Measure::Distinct(_) => (bounds, 1),
-            Measure::Sum(index) => (bounds, self.summands[*index].bounds.magnitude()),
-            Measure::Pair(index) => (bounds, self.summands[*index].bounds.range()),
+            Measure::Sum(_) | Measure::Squares(_) => (bounds, self.bounds_of(measure)?.magnitude()),
+            Measure::Pair(_) | Measure::Triple(_) => (bounds, self.bounds_of(measure)?.range()),
         };
         Some((bounds.l1(per_row, self.neighbors)?, bounds.l2(per_row, self.neighbors)?))
     }
@@ -453,128 +341,31 @@ impl Shape {
         self.ranks.iter().zip(shares).map(one).collect()
     }
 
+    /// The choice of each bound that is found, at its share of ε.
+    fn found_bounds(&self, shares: &[Epsilon]) -> Result<Vec<FoundBounds>, Refusal> {
+        let bounds = self.effective_bounds();
+        let unit = u64::from(bounds.max_rows_per_group.get()).saturating_mul(bounds.max_groups_per_unit.get().into());
+        let rows = unit.saturating_mul(self.neighbors.distance().into());
+        let mut columns = vec![Vec::new(); self.found.len()];
+        let mut place = 0;
+        for measure in &self.measures {
+            if let Some(index) = measure.found() {
+                columns[index].push(match measure {
+                    Measure::Squares(_) => FoundSum::Squares(place),
+                    _ => FoundSum::Pair(place),
+                });
+            }
+            place += measure.width();
+        }
+        let each = self.found.iter().zip(columns).zip(shares);
+        each.map(|((found, columns), share)| FoundBounds::for_epsilon(rows, found.whole, columns, *share))
+            .collect::<Result<_, _>>()
+            .map_err(|error| range(&error))
+    }
+
     /// How many integers of a block one unit can move.
     fn coordinates(&self, measure: &Measure) -> u64 {
         let groups = u64::from(self.effective_bounds().max_groups_per_unit.get());
         groups * measure.width() as u64 * u64::from(self.neighbors.distance())
     }
-}
-
-/// Fixes the noise of a question for an ε and a δ.
-///
-/// # Errors
-/// A [`Refusal`] where δ is missing or the amounts leave the range of exact arithmetic.
-pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoice) -> Result<QueryPlan, Refusal> {
-    if shape.has_private_keys() && delta.is_zero() {
-        let names: Vec<_> = shape.question.keys.iter().filter(|key| key.domain == Domain::Private).collect();
-        let name = names.first().map_or("", |key| key.name.as_str());
-        return Err(Refusal::new(
-            Code::MissingDelta,
-            format!("the keys of `{name}` come from the data, which needs delta > 0"),
-        )
-        .hint("add --delta 1e-6, set `delta_per_query`, or declare `keys` of the column in the policy"));
-    }
-    match choice {
-        _ if shape.measures.is_empty() => laplace(shape, epsilon, delta, "no number is noised".into()),
-        MechanismChoice::Laplace => laplace(shape, epsilon, delta, "as asked".into()),
-        MechanismChoice::Gaussian if delta.is_zero() => {
-            Err(Refusal::new(Code::MissingDelta, "Gaussian noise needs delta > 0")
-                .hint("add --delta 1e-6, or set `delta_per_query` in the policy"))
-        }
-        MechanismChoice::Gaussian => gaussian(shape, epsilon, delta, "as asked".into()),
-        MechanismChoice::Auto if delta.is_zero() => laplace(shape, epsilon, delta, "delta is 0".into()),
-        MechanismChoice::Auto => {
-            let exact = laplace(shape.clone(), epsilon, delta, String::new())?;
-            let normal = gaussian(shape, epsilon, delta, String::new())?;
-            let (a, b) = (exact.deviation(), normal.deviation());
-            let (mut best, other, ratio) = if a <= b { (exact, "Gaussian", b / a) } else { (normal, "Laplace", a / b) };
-            best.why = format!("{other} noise would be {ratio:.2} times as wide");
-            Ok(best)
-        }
-    }
-}
-
-impl QueryPlan {
-    /// The geometric mean of the standard deviations of all blocks, each in its own steps.
-    fn deviation(&self) -> f64 {
-        let logs = self.mechanism.blocks.iter().map(|block| block.noise.standard_deviation().ln());
-        (logs.sum::<f64>() / self.mechanism.blocks.len() as f64).exp()
-    }
-}
-
-/// The weights of what is measured, then of quantiles and the selection of keys.
-fn weights(shape: &Shape, power: f64) -> Vec<u64> {
-    let others = shape.ranks.len() + usize::from(shape.has_private_keys());
-    let measures = shape.weights(power);
-    measures.into_iter().chain(std::iter::repeat_n(EVEN, others)).collect()
-}
-
-fn laplace(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
-    let shares = split(epsilon, &weights(&shape, 1.0 / 2.0))?;
-    let quantiles = shape.quantiles(&shares[shape.measures.len()..])?;
-    let blocks = shape
-        .measures
-        .iter()
-        .zip(&shares)
-        .map(|(measure, share)| {
-            let (l1, _) = shape.sensitivity(measure).ok_or_else(too_wide)?;
-            let noise = Laplace::for_epsilon(l1, *share).map_err(|error| range(&error))?;
-            Ok(Block { width: measure.width(), noise: Noise::Laplace(noise) })
-        })
-        .collect::<Result<_, Refusal>>()?;
-    let (keys, why_keys) = keys::rule(&shape, shares.last().copied(), delta)?;
-    // Laplace noise on public keys uses no δ at all.
-    let delta = if !shape.has_private_keys() { Delta::ZERO } else { delta };
-    Ok(QueryPlan { shape, mechanism: TableMechanism { blocks, quantiles, keys }, why, why_keys, shares, delta })
-}
-
-fn too_wide() -> Refusal {
-    Refusal::new(Code::Range, "the bounds are too wide for exact arithmetic").hint("declare narrower bounds")
-}
-
-fn gaussian(shape: Shape, epsilon: Epsilon, delta: Delta, why: String) -> Result<QueryPlan, Refusal> {
-    let selection = usize::from(shape.has_private_keys());
-    let mut shares = split(epsilon, &weights(&shape, 2.0 / 3.0))?;
-    let chosen = &shares[shape.measures.len()..];
-    let quantiles = shape.quantiles(chosen)?;
-    // What is left of ε is for the noise.
-    let mut nanos = epsilon.nanos() - chosen.iter().map(|share| share.nanos()).sum::<u64>();
-    // Half of δ is for the keys where keys are selected, the rest for the noise.
-    let for_keys = if selection == 0 { 0 } else { delta.attos() / 2 };
-    let for_noise = Delta::from_attos(delta.attos() - for_keys).map_err(|error| range(&error))?;
-    let for_keys = Delta::from_attos(for_keys).map_err(|error| range(&error))?;
-    let selection_share = if selection == 0 { None } else { shares.last().copied() };
-    let (keys, why_keys) = keys::rule(&shape, selection_share, for_keys)?;
-    // The blocks are one Gaussian vector: each gets its part of the squared ratio of sensitivity to noise.
-    let weights = lowest_terms(shape.weights(2.0 / 3.0));
-    let total: u64 = weights.iter().sum();
-    let coordinates = shape.measures.iter().map(|measure| shape.coordinates(measure)).sum();
-    for _ in 0..8 {
-        let together = Epsilon::from_nanos(nanos).map_err(|error| range(&error))?;
-        let blocks = shape
-            .measures
-            .iter()
-            .zip(&weights)
-            .map(|(measure, weight)| {
-                let (_, l2) = shape.sensitivity(measure).ok_or_else(too_wide)?;
-                let whole =
-                    l2.squared().checked_mul(total.into()).map(L2Sensitivity::from_squared).ok_or_else(too_wide)?;
-                let variance = gaussian_variance(whole, coordinates, together, for_noise).map_err(|e| range(&e))?;
-                // Variances are in proportion to squared sensitivities; the price of all blocks is computed below.
-                let part = variance.numerator().div_ceil(u128::from(*weight));
-                let variance = Ratio::new(part, variance.denominator()).ok_or_else(too_wide)?;
-                let noise = Gaussian::new(l2, variance, shape.coordinates(measure));
-                Ok(Block { width: measure.width(), noise: Noise::Gaussian(noise.map_err(|error| range(&error))?) })
-            })
-            .collect::<Result<_, Refusal>>()?;
-        let mechanism = TableMechanism { blocks, quantiles: quantiles.clone(), keys };
-        let cost = Cost::of(&mechanism.event(), delta).map_err(|error| range(&error))?;
-        if cost.epsilon_nanos <= epsilon.nanos() {
-            shares[..shape.measures.len()].clone_from_slice(&split(together, &weights)?);
-            return Ok(QueryPlan { shape, mechanism, why, why_keys, shares, delta });
-        }
-        // Rounding of the parts can add a nano-unit or two; ask for a little less.
-        nanos = nanos.saturating_sub(2 * (cost.epsilon_nanos - epsilon.nanos())).max(1);
-    }
-    Err(Refusal::new(Code::Range, "no Gaussian noise fits this epsilon and delta").hint("use --mechanism laplace"))
 }

@@ -1,20 +1,25 @@
 //! Noisy integers to an answer with intervals, and whatever SQL asks to be done with it. All of it is post-processing.
 
 mod estimate;
+mod found;
 mod moments;
 mod outer;
 mod sampling;
+mod selected;
+mod width;
 
 use datafusion::arrow::datatypes::DataType;
 use dither_core::{Answer, Column, Key};
-use dither_mechanisms::{NoisyRow, NoisyTable};
+use dither_mechanisms::{Bounds, NoisyRow, NoisyTable};
 
 use crate::error::Refusal;
 use crate::ir::{Domain, GroupKey};
 use crate::plan::{Measure, QueryPlan};
 
-pub use estimate::{CONFIDENCE, half_width};
+pub use estimate::CONFIDENCE;
+pub use found::{Between, found_bounds};
 pub(crate) use moments::expected_error;
+pub use width::half_width;
 
 /// Turns a noisy table into the answer of its question.
 ///
@@ -39,8 +44,10 @@ pub async fn columns(plan: &QueryPlan) -> Result<Vec<Column>, Refusal> {
         (Domain::Private, _) => Key::Integer(1),
     };
     let chosen = plan.ranks.iter().map(|ranks| ranks.fractions.len());
-    let width = plan.measures.iter().map(Measure::width).chain(chosen).sum();
+    let counted = plan.counts_by_selection().then_some(1);
+    let width = plan.measures.iter().map(Measure::width).chain(chosen).chain(counted).sum();
+    let bounds = vec![Bounds::default(); plan.found.len()];
     let row = NoisyRow { key: plan.question.keys.iter().map(key).collect(), values: vec![1; width] };
-    outer::run(plan, &NoisyTable { rows: vec![row] }).await?;
-    Ok(outer::run(plan, &NoisyTable { rows: Vec::new() }).await?.columns)
+    outer::run(plan, &NoisyTable { rows: vec![row], bounds }).await?;
+    Ok(outer::run(plan, &NoisyTable { rows: Vec::new(), bounds: Vec::new() }).await?.columns)
 }

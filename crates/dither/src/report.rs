@@ -360,7 +360,7 @@ fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Sha
         percent: 100.0 * cost.epsilon / charged.epsilon,
         noise: noise.collect(),
         threshold: match &plan.mechanism.keys {
-            KeyRule::Public => None,
+            KeyRule::Public | KeyRule::Top(_) => None,
             KeyRule::Threshold(threshold) => Some(threshold.threshold() as f64),
         },
     })

@@ -17,6 +17,7 @@ use dither_query::engine::{Engine, EngineError, LocalEngine, RehearsalError, mea
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
+use dither_query::release::Between;
 use dither_query::source::{Progress, Tables, files_of, relation_of};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
@@ -79,6 +80,8 @@ pub struct Preview {
 pub struct Answered {
     /// The answer.
     pub answer: Answer,
+    /// The bounds that were found for columns without any; sums and means are of values between them.
+    pub bounds: Vec<Between>,
     /// What the request was charged, when it was charged.
     pub charged: Amounts,
     /// What is left.
@@ -311,9 +314,10 @@ impl Session {
         let [plan] = &plans;
         let noisy = release.value().first().ok_or(dither_core::GateError::Failed)?;
         let answer = dither_query::release::answer(plan, noisy).await.map_err(|r| Error::refused(r, &request.sql))?;
+        let bounds = dither_query::release::found_bounds(plan, noisy);
         let receipt = release.receipt().clone();
         let (charged, remaining, repeated) = (Amounts::from(&cost), remaining?, first_answered.is_some());
-        Ok(Answered { answer, charged, remaining, receipt, repeated, first_answered })
+        Ok(Answered { answer, bounds, charged, remaining, receipt, repeated, first_answered })
     }
 
     /// What is left before and after some charges, in the tightest scope, and whether a request was answered already.

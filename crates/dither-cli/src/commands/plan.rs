@@ -87,8 +87,7 @@ pub fn explain(plan: &Explanation) -> String {
         if column.name != column.measures {
             let _ = writeln!(text, "  measures        {}", column.measures);
         }
-        // Why this noise; a choice has none.
-        let why = if column.rank_error.is_some() { "a choice on a public grid" } else { plan.why.as_str() };
+        let why = column.why.unwrap_or(plan.why.as_str());
         let _ = writeln!(text, "  mechanism       {}, {why}", column.mechanism);
         let _ = writeln!(
             text,

@@ -25,20 +25,21 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
                 true => "no row: no group reached the threshold, none passed HAVING, or OFFSET skipped all\n",
                 false => "",
             };
-            let text = format!("{}{empty}\n{}\n", dither::table(&answered.answer), summary(&answered));
+            let (table, bounds) = (dither::table(&answered.answer), bounds(&answered));
+            let text = format!("{table}{empty}\n{bounds}{}\n", summary(&answered));
             output::write(out, text.as_bytes())
         }
         Format::Csv => {
             let mut bytes = Vec::new();
             dither::write_csv(&answered.answer, &mut bytes)?;
             output::write(out, &bytes)?;
-            eprintln!("{}", summary(&answered));
+            eprintln!("{}{}", bounds(&answered), summary(&answered));
             Ok(())
         }
         Format::Json => output::write(out, format!("{}\n", contract(&answered)).as_bytes()),
         Format::Parquet => {
             output::write(out, &dither_query::export::parquet(&answered.answer)?)?;
-            eprintln!("{}", summary(&answered));
+            eprintln!("{}{}", bounds(&answered), summary(&answered));
             Ok(())
         }
     }
@@ -49,17 +50,28 @@ fn summary(answered: &Answered) -> String {
     format!("{charged} · left {} · receipt {}", output::amounts(&answered.remaining), receipt(answered))
 }
 
+/// The bounds that were found, a line for each column.
+fn bounds(answered: &Answered) -> String {
+    let line = |between: &dither::Between| {
+        format!("`{}` counts within [{}, {}], as found from the data\n", between.column, between.lower, between.upper)
+    };
+    answered.bounds.iter().map(line).collect()
+}
+
 fn receipt(answered: &Answered) -> String {
     format!("{}:{}", answered.receipt.sequence, answered.receipt.head)
 }
 
 /// The stable JSON contract of docs/json.md.
 fn contract(answered: &Answered) -> String {
-    json!({
+    let mut object = json!({
         "rows": rows_json(&answered.answer),
         "charged": answered.charged,
         "remaining": answered.remaining,
         "receipt": receipt(answered),
-    })
-    .to_string()
+    });
+    if !answered.bounds.is_empty() {
+        object["bounds"] = json!(answered.bounds);
+    }
+    object.to_string()
 }

@@ -90,12 +90,16 @@ fn threshold(
 ) -> (PrivacyEvent, Run) {
     let delta = if loss == "1" { "0.05" } else { "0.5" };
     let rule = rule(groups(1), Neighbors::AddOrRemoveUnit, delta.parse().unwrap()).unwrap();
-    let mechanism = TableMechanism { blocks: Vec::new(), quantiles: Vec::new(), keys: KeyRule::Threshold(rule) };
+    let mechanism =
+        TableMechanism { blocks: Vec::new(), quantiles: Vec::new(), found: Vec::new(), keys: KeyRule::Threshold(rule) };
     let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
         let rows = values.iter().filter(|&&units| units > 0);
         let rows = rows.map(|&units| row("a", &[], i64::try_from(units).unwrap_or(i64::MAX))).collect();
-        mechanism.add_noise(ExactTable { rows }, bits).map(|table| table.rows.len().to_string())
+        mechanism.add_noise(ExactTable { rows }, bits).map(|table| {
+            let counts: Vec<_> = table.rows.iter().map(|row| row.values.as_slice()).collect();
+            format!("{counts:?}")
+        })
     };
     (event, Box::new(run))
 }
@@ -103,7 +107,8 @@ fn threshold(
 /// The median of the points 0 and 1, with so many rows on each.
 fn median(loss: &str) -> (PrivacyEvent, Run) {
     let quantiles = Quantiles::for_epsilon(&[Fraction::MEDIAN], groups(2), 1, groups(1), epsilon(loss)).unwrap();
-    let mechanism = TableMechanism { blocks: Vec::new(), quantiles: vec![quantiles], keys: KeyRule::Public };
+    let mechanism =
+        TableMechanism { blocks: Vec::new(), quantiles: vec![quantiles], found: Vec::new(), keys: KeyRule::Public };
     let event = charged(&mechanism);
     let run = move |values: &[i128], bits: &mut Bits| {
         let histogram = (0..).zip(values).map(|(point, &n)| (point, u64::try_from(n.max(0)).unwrap_or(u64::MAX)));
@@ -292,6 +297,26 @@ fn cases() -> Vec<Case> {
                     one,
                     PrivacyEvent::Threshold { delta: "0.05".parse().unwrap() },
                 ])]),
+                [&[], &[1]],
+                "10",
+            )
+        },
+        Case {
+            claim: (1.0, 0.05),
+            fixed_width: false,
+            ..case(
+                "threshold for keys with their noisy numbers",
+                |loss| {
+                    let rule = |groups, who, delta| {
+                        Ok(Threshold::truncated_geometric(groups, who, epsilon("1"), delta)?.releasing_counts())
+                    };
+                    threshold(rule, loss)
+                },
+                PrivacyEvent::Composed(vec![PrivacyEvent::Approximate {
+                    epsilon: epsilon("1"),
+                    delta: "0.05".parse().unwrap(),
+                    count: groups(1),
+                }]),
                 [&[], &[1]],
                 "10",
             )

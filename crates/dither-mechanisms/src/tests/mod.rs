@@ -5,6 +5,7 @@
 
 mod conformance;
 mod fit;
+mod found;
 mod keys;
 mod lattice;
 mod local;
@@ -66,7 +67,7 @@ fn gaussian(squared: u128, variance: (u128, u128)) -> Gaussian {
 
 /// One column of this noise.
 fn column(noise: Noise, keys: KeyRule) -> TableMechanism {
-    TableMechanism { blocks: vec![Block { width: 1, noise }], quantiles: Vec::new(), keys }
+    TableMechanism { blocks: vec![Block { width: 1, noise }], quantiles: Vec::new(), found: Vec::new(), keys }
 }
 
 fn row(key: &str, values: &[i128], units: i64) -> ExactRow {

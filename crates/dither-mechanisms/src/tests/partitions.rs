@@ -172,6 +172,103 @@ fn sq_02_all_neighbours_are_within_epsilon_and_delta_and_a_threshold_one_lower_i
     }
 }
 
+/// The exact law of what is released of a key of so many units with its noisy number: nothing, then the numbers from the
+/// threshold on, those from `most` numbers above it on as one.
+fn released(rule: &Threshold, units: i128, most: i128) -> Vec<f64> {
+    if units == 0 {
+        return [vec![1.0], vec![0.0; most as usize]].concat();
+    }
+    // P(units + noise ≥ number).
+    let tail = |number: i128| match rule.noise() {
+        KeyNoise::Laplace(noise) => 1.0 - laplace_cdf(number - units - 1, noise.scale().as_f64()),
+        KeyNoise::TruncatedGeometric(noise) => {
+            let masses = law(1.0 / noise.scale().as_f64(), noise.bound());
+            let first = (number - units + noise.bound()).clamp(0, masses.len() as i128) as usize;
+            masses[first..].iter().sum::<f64>().min(1.0)
+        }
+        KeyNoise::Gaussian(_) => panic!("its law is that of its event"),
+    };
+    let tails: Vec<f64> = (0..most).map(|above| tail(rule.threshold() + above)).chain([0.0]).collect();
+    std::iter::once(1.0 - tails[0]).chain(tails.windows(2).map(|pair| pair[0] - pair[1])).collect()
+}
+
+/// The law of two independent outcomes.
+fn both(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().flat_map(|a| b.iter().map(move |b| a * b)).collect()
+}
+
+/// The smallest δ at this ε for which all neighbours are indistinguishable by the laws of one key: of one unit more in one
+/// group, or in each of two.
+fn worst_law(of: &dyn Fn(i128) -> Vec<f64>, count: u32, most: i128, loss: f64) -> f64 {
+    let laws: Vec<Vec<f64>> = (0..=most).map(of).collect();
+    let pairs = laws.windows(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+    let firsts: Vec<_> = pairs.collect();
+    let one = |(a, b): &(Vec<f64>, Vec<f64>)| distance(a, b, loss);
+    match count {
+        1 => firsts.iter().map(one).fold(0.0, f64::max),
+        _ => {
+            let joint = firsts.iter().enumerate().flat_map(|(place, x)| firsts[place..].iter().map(move |y| (x, y)));
+            joint.map(|(x, y)| one(&(both(&x.0, &y.0), both(&x.1, &y.1)))).fold(0.0, f64::max)
+        }
+    }
+}
+
+#[test]
+fn sq_02_released_numbers_are_within_epsilon_and_delta_and_those_with_noise_of_their_own_are_not() {
+    for (loss, failure, count) in [("0.3", "0.01", 1), ("1", "1e-3", 1), ("1", "1e-9", 1), ("3", "0.05", 2)] {
+        // A hair more than ε: the ratios attain it.
+        let (value, allowed) = (epsilon(loss).as_f64() + 1e-12, delta(failure).as_f64());
+        for rule in [optimal(count, loss, failure), by_laplace(count, loss, failure)] {
+            let rule = rule.releasing_counts();
+            let most = 2 * rule.threshold() + 2;
+            let needed = worst_law(&|n| released(&rule, n, most), count, most, value);
+            assert!(needed <= allowed * (1.0 + 1e-9), "{rule:?}: {needed}");
+            assert!(needed > allowed * (-value / f64::from(count)).exp() * 0.9, "{rule:?}: {needed} is too little");
+            // The controls: a threshold one lower, and a number with noise that nobody paid for beside the same bit.
+            let lower = |n: i128| {
+                let rest = 1.0 - release(&rule, n + 1);
+                if n == 0 {
+                    released(&rule, 0, most)
+                } else {
+                    [vec![rest], released(&rule, n + 1, most)[1..].to_vec()].concat()
+                }
+            };
+            assert!(worst_law(&lower, count, most, value) > allowed, "{rule:?}: one lower is accepted");
+            let twice = |n: i128| both(&[1.0 - release(&rule, n), release(&rule, n)], &released(&rule, n.max(1), most));
+            assert!(worst_law(&twice, count, most, value) > allowed, "{rule:?}: two noises for the price of one");
+        }
+    }
+}
+
+#[test]
+fn released_numbers_are_those_that_pass_and_cost_nothing() {
+    let variance = Ratio::new(100, 1).unwrap();
+    for rule in [
+        optimal(1, "0.5", "1e-3"),
+        by_laplace(1, "0.5", "1e-3"),
+        Threshold::gaussian(groups(1), ADD, variance, delta("1e-3")).unwrap(),
+    ] {
+        let counted = rule.releasing_counts();
+        assert_eq!(counted.event(), rule.event());
+        let units = i64::try_from(rule.threshold()).unwrap() + 3;
+        let mechanism = column(Noise::Laplace(laplace(1, "1")), KeyRule::Threshold(counted));
+        let table = || ExactTable { rows: (0..400).map(|key| row(&key.to_string(), &[7], units)).collect() };
+        let refined = rule.noise().refinement();
+        let rows = mechanism.add_noise(table(), &mut Seeded::new(94)).unwrap().rows;
+        assert!(rows.len() > 200 && rows.len() < 400);
+        let numbers: Vec<f64> = rows.iter().map(|row| row.values[1] as f64 / f64::from(1u32 << refined)).collect();
+        assert!(rows.iter().all(|row| row.values.len() == 2));
+        assert!(numbers.iter().all(|number| *number >= rule.threshold() as f64));
+        // Near the number of units, and not the column's 7.
+        let off = |number: &f64| (number - units as f64).abs();
+        let wide = rule.noise().error_quantile(1.0 - 1e-12).unwrap();
+        assert!(numbers.iter().all(|number| off(number) <= wide), "{numbers:?}");
+        assert!(numbers.iter().any(|number| off(number) > 0.5), "the number has no noise");
+        let silent = column(Noise::Laplace(laplace(1, "1")), KeyRule::Threshold(rule));
+        assert!(silent.add_noise(table(), &mut Seeded::new(94)).unwrap().rows.iter().all(|row| row.values.len() == 1));
+    }
+}
+
 #[test]
 fn se_13_noise_for_one_key_is_not_enough_for_three() {
     let (rule, value) = (optimal(1, "0.5", "1e-4"), 0.5);

@@ -379,7 +379,8 @@ fn a_table_answers_quantiles_beside_its_blocks() {
     let median = quantiles(&[0.5], 10, "1000");
     let count = Noise::Laplace(laplace(1, "1000"));
     let blocks = vec![Block { width: 1, noise: count }];
-    let mechanism = TableMechanism { blocks, quantiles: vec![median.clone()], keys: KeyRule::Public };
+    let mechanism =
+        TableMechanism { blocks, quantiles: vec![median.clone()], found: Vec::new(), keys: KeyRule::Public };
     let table = |histograms: Vec<Histogram>| ExactTable {
         rows: vec![ExactRow { key: Vec::new(), values: vec![9], units: 9, histograms }],
     };

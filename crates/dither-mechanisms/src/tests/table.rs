@@ -5,7 +5,7 @@ use dither_testing::StubBytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{NoisyTable, Threshold};
+use crate::{MaxSensitivity, NoisyTable, Selection, Threshold, TopK};
 
 fn count() -> Noise {
     Noise::Laplace(laplace(1, "0.5"))
@@ -54,14 +54,14 @@ fn sq_32_every_block_and_the_key_rule_are_charged() {
     let rule =
         Threshold::for_epsilon(groups(2), Neighbors::AddOrRemoveUnit, epsilon("1"), "1e-9".parse().unwrap()).unwrap();
     let blocks = vec![Block { width: 1, noise: sum }, Block { width: 2, noise: pair }];
-    let mechanism = TableMechanism { blocks, quantiles: Vec::new(), keys: KeyRule::Threshold(rule) };
+    let mechanism = TableMechanism { blocks, quantiles: Vec::new(), found: Vec::new(), keys: KeyRule::Threshold(rule) };
     assert_eq!(mechanism.event(), PrivacyEvent::Composed(vec![sum.event(), pair.event(), rule.event()]));
 }
 
 #[test]
 fn cells_of_a_block_get_independent_noise() {
     let blocks = vec![Block { width: 2, noise: Noise::Laplace(laplace(1_000_000, "0.1")) }];
-    let mechanism = TableMechanism { blocks, quantiles: Vec::new(), keys: KeyRule::Public };
+    let mechanism = TableMechanism { blocks, quantiles: Vec::new(), found: Vec::new(), keys: KeyRule::Public };
     let table = ExactTable { rows: vec![row("a", &[0, 0], 0), row("b", &[0, 0], 0)] };
     let mut cells: Vec<i128> =
         mechanism.add_noise(table, &mut Seeded::new(33)).unwrap().rows.into_iter().flat_map(|row| row.values).collect();
@@ -108,11 +108,37 @@ fn exact_tables_print_nothing() {
     assert_eq!(format!("{table:?} {:?}", table.rows[0]), "ExactTable(..) ExactRow(..)");
 }
 
+#[test]
+fn the_best_keys_are_kept_in_their_order_and_each_choice_is_charged() {
+    let each = Selection::new(groups(4), MaxSensitivity::monotone(1), epsilon("50")).unwrap();
+    let top = TopK::new(each, groups(3)).unwrap();
+    let mechanism =
+        TableMechanism { blocks: Vec::new(), quantiles: Vec::new(), found: Vec::new(), keys: KeyRule::Top(top) };
+    let one = PrivacyEvent::BoundedRange { epsilon: epsilon("50") };
+    assert_eq!(mechanism.event(), PrivacyEvent::Composed(vec![PrivacyEvent::Composed(vec![one; 3])]));
+    let table = || ExactTable { rows: vec![row("b", &[], 7), row("a", &[], 30), row("d", &[], 0), row("c", &[], 11)] };
+    let noisy = mechanism.add_noise(table(), &mut Seeded::new(36)).unwrap();
+    assert_eq!(keys(&noisy), ["a", "c", "b"], "at so large an epsilon there is no doubt");
+    assert_eq!(noisy.rows.iter().map(|row| row.values[0]).collect::<Vec<_>>(), [3, 2, 1]);
+    // At a small one any key may come first; a table with another number of keys is refused.
+    let each = Selection::new(groups(4), MaxSensitivity::monotone(1), epsilon("0.01")).unwrap();
+    let doubtful = TableMechanism { keys: KeyRule::Top(TopK::new(each, groups(1)).unwrap()), ..mechanism };
+    let first = |seed| keys(&doubtful.add_noise(table(), &mut Seeded::new(seed)).unwrap())[0].clone();
+    assert_eq!((0..100).map(first).collect::<std::collections::BTreeSet<_>>().len(), 4);
+    let short = ExactTable { rows: vec![row("a", &[], 1)] };
+    assert_eq!(doubtful.add_noise(short, &mut Seeded::new(37)), Err(GateError::Failed));
+}
+
 proptest! {
     #[test]
-    fn noisy_tables_round_trip_through_json(values in proptest::collection::vec(any::<i128>(), 0..4)) {
-        let table = NoisyTable { rows: vec![crate::NoisyRow { key: vec![Key::Integer(3), Key::Null], values }] };
+    fn noisy_tables_round_trip_through_json(
+        values in proptest::collection::vec(any::<i128>(), 0..4),
+        ends in proptest::option::of([-1_328_i64..=1_328, -1_328_i64..=1_328]),
+    ) {
+        let bounds = ends.iter().map(|ends| serde_json::from_value(serde_json::json!(ends)).unwrap()).collect();
+        let table = NoisyTable { rows: vec![crate::NoisyRow { key: vec![Key::Integer(3), Key::Null], values }], bounds };
         let json = serde_json::to_string(&table).unwrap();
+        prop_assert_eq!(json.contains("bounds"), ends.is_some(), "without bounds the form is that of older ledgers");
         prop_assert_eq!(serde_json::from_str::<NoisyTable>(&json).unwrap(), table);
     }
 }

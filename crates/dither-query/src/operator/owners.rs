@@ -192,7 +192,7 @@ mod tests {
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::datasource::MemTable;
 
-    use crate::relation::Relation;
+    use crate::relation::{Relation, UnitKey};
     use crate::source::{Table, Tables};
 
     fn table(columns: Vec<(&str, ArrayRef)>) -> Table {
@@ -228,7 +228,7 @@ mod tests {
         let field = |name: &str, kind: &DataType| (name.to_owned(), kind.clone());
         let orders = Relation::Table {
             name: "orders".into(),
-            unit: Some(field("person", &kind)),
+            unit: Some(UnitKey { column: field("person", &kind), period: None }),
             columns: vec![field("key", &DataType::Int64), field("person", &kind)],
         };
         Relation::Owned {

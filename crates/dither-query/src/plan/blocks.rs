@@ -5,7 +5,8 @@ use datafusion::logical_expr::{Expr, cast, lit, when};
 use dither_core::{Lattice, ValueBounds};
 use dither_mechanisms::{Fraction, Quantiles};
 
-use super::{Derivation, Measure, Ranks};
+use super::shares::ranges_of_a_typical_value;
+use super::{Derivation, Found, Measure, Ranks, Values};
 use crate::bound::{Histogram, Summand, column, value_name};
 use crate::error::{Code, Refusal};
 use crate::grid::Grid;
@@ -24,21 +25,33 @@ pub(super) struct Blocks {
     pub measures: Vec<Measure>,
     /// Which quantiles are chosen.
     pub ranks: Vec<Ranks>,
+    /// The columns whose bounds are found.
+    pub found: Vec<Found>,
     /// How each aggregate follows.
     pub derivations: Vec<Derivation>,
+}
+
+/// What the number of rows of a group may follow from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CountedBy {
+    /// Whether a unit has one row in a group at most: then the number of units is that of rows.
+    pub one_row: bool,
+    /// Whether keys come from the data, so that the number of units is measured anyway.
+    pub private: bool,
+    /// Whether intervals for sampling are asked for.
+    pub sampling: bool,
 }
 
 /// What one aggregate needs, by the indices of summands.
 enum Needs {
     Rows,
     Units,
-    /// The sum of a summand, which may follow from its pair.
-    Sum(usize),
+    /// A sum, which may follow from its pair.
+    Sum(Values),
     /// The number of values, which may follow from the pair of the values.
-    Count(usize),
-    Mean(usize),
-    /// A summand, and its value that is computed first.
-    Variance(usize, usize),
+    Count(Values),
+    Mean(Values),
+    Variance(Values),
     /// Two summands, and the values that they are made of.
     Covariance([usize; 2], [usize; 2]),
     Distinct(usize),
@@ -46,34 +59,42 @@ enum Needs {
 }
 
 impl Blocks {
-    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values. Where
-    /// samples are asked about, sums have pairs as well.
-    pub fn of(aggregates: &[Aggregate], sampling: bool) -> Result<Self, Refusal> {
+    /// Collects what is measured. A pair serves the mean, the sum, the count and the variance of the same values. The number
+    /// of rows follows from a pair, as a triple, or from the selection of keys where one of them measures it anyway. Where
+    /// samples are asked about, sums have pairs as well, and rows a count of their own.
+    pub fn of(aggregates: &[Aggregate], counted: CountedBy) -> Result<Self, Refusal> {
         let mut blocks = Self::default();
         let needs = aggregates.iter().map(|one| blocks.needs(one, aggregates)).collect::<Result<Vec<_>, _>>()?;
-        let paired = |index: usize| {
-            needs.iter().any(|needs| match needs {
-                Needs::Mean(pair) | Needs::Variance(pair, _) => *pair == index,
-                Needs::Covariance(pairs, _) => pairs.contains(&index),
-                Needs::Sum(sum) => sampling && *sum == index,
-                Needs::Rows | Needs::Units | Needs::Count(_) => false,
-                Needs::Distinct(_) | Needs::Quantile(..) => false,
-            })
+        let paired = |values: Values| {
+            let found = matches!(values, Values::Found(_));
+            found
+                || needs.iter().any(|needs| match needs {
+                    Needs::Mean(pair) | Needs::Variance(pair) => *pair == values,
+                    Needs::Covariance(pairs, _) => pairs.iter().any(|index| Values::Summand(*index) == values),
+                    Needs::Sum(sum) => counted.sampling && *sum == values,
+                    Needs::Rows | Needs::Units | Needs::Count(_) => false,
+                    Needs::Distinct(_) | Needs::Quantile(..) => false,
+                })
         };
+        let rows = |needs: &Needs| matches!(needs, Needs::Rows) || (matches!(needs, Needs::Units) && counted.one_row);
+        let triple = if needs.iter().any(rows) && !counted.sampling { widest_pair(aggregates, &needs) } else { None };
+        let pair = |values| if Some(values) == triple { Measure::Triple(values) } else { Measure::Pair(values) };
         for (aggregate, needs) in aggregates.iter().zip(&needs) {
             let derivation = match *needs {
-                Needs::Units => Derivation::Count(blocks.measure(Measure::Units)),
+                Needs::Units => blocks.number(Measure::Units, triple, counted),
+                Needs::Rows => blocks.number(Measure::Rows, triple, counted),
                 Needs::Distinct(values) => Derivation::Count(blocks.measure(Measure::Distinct(values))),
                 Needs::Quantile(ranks, fraction) => Derivation::Quantile { ranks, fraction },
-                Needs::Rows => Derivation::Count(blocks.measure(Measure::Rows)),
-                Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(Measure::Pair(sum))),
-                Needs::Sum(sum) => Derivation::Sum(blocks.measure(Measure::Sum(sum))),
-                Needs::Count(values) if paired(values) => Derivation::PairCount(blocks.measure(Measure::Pair(values))),
-                Needs::Count(ones) => Derivation::Count(blocks.measure(Measure::Sum(ones))),
-                Needs::Mean(pair) => Derivation::PairMean(blocks.measure(Measure::Pair(pair))),
-                Needs::Variance(summand, value) => {
-                    let pair = blocks.measure(Measure::Pair(summand));
-                    let squares = blocks.products([value; 2], None)?;
+                Needs::Sum(sum) if paired(sum) => Derivation::PairSum(blocks.measure(pair(sum))),
+                Needs::Sum(Values::Summand(sum)) => Derivation::Sum(blocks.measure(Measure::Sum(sum))),
+                Needs::Sum(found) => Derivation::PairSum(blocks.measure(pair(found))),
+                Needs::Count(values) if paired(values) => Derivation::PairCount(blocks.measure(pair(values))),
+                Needs::Count(Values::Summand(ones)) => Derivation::Count(blocks.measure(Measure::Sum(ones))),
+                Needs::Count(found) => Derivation::PairCount(blocks.measure(pair(found))),
+                Needs::Mean(values) => Derivation::PairMean(blocks.measure(pair(values))),
+                Needs::Variance(values) => {
+                    let pair = blocks.measure(pair(values));
+                    let squares = blocks.squares(values)?;
                     match aggregate.kind {
                         AggregateKind::Deviation(over) => Derivation::Deviation { pair, squares, over },
                         AggregateKind::Variance(over) => Derivation::Variance { pair, squares, over },
@@ -81,7 +102,7 @@ impl Blocks {
                     }
                 }
                 Needs::Covariance(summands, [x, y]) => {
-                    let pairs = summands.map(|summand| blocks.measure(Measure::Pair(summand)));
+                    let pairs = summands.map(|summand| blocks.measure(pair(Values::Summand(summand))));
                     let products = blocks.products([x, y], None)?;
                     match aggregate.kind {
                         AggregateKind::Covariance(over) => Derivation::Covariance { pairs, products, over },
@@ -98,13 +119,12 @@ impl Blocks {
     }
 
     /// For each sum and mean of a pair the block of its squares, which is measured for it.
-    pub fn squares(&mut self) -> Result<Vec<Option<usize>>, Refusal> {
+    pub fn squares_for_sampling(&mut self) -> Result<Vec<Option<usize>>, Refusal> {
         let derivations = self.derivations.clone();
         let squares = derivations.iter().map(|derivation| {
             let (Derivation::PairMean(pair) | Derivation::PairSum(pair)) = *derivation else { return Ok(None) };
-            let Measure::Pair(summand) = self.measures[pair] else { return Ok(None) };
-            let value = self.value(self.summands[summand].clone());
-            self.products([value; 2], None).map(Some)
+            let Measure::Pair(values) = self.measures[pair] else { return Ok(None) };
+            self.squares(values).map(Some)
         });
         squares.collect()
     }
@@ -134,13 +154,13 @@ impl Blocks {
                         && other.argument.as_ref().map(|argument| &argument.expr) == argument.counted.as_ref()
                 });
                 let counted = with_pair.and_then(|other| other.argument.as_ref()).unwrap_or(argument);
-                Needs::Count(self.summand(counted, &aggregate.name)?)
+                Needs::Count(self.values(counted, &aggregate.name)?)
             }
             (AggregateKind::Quantile(fraction), _) => {
                 Needs::Quantile(self.quantile(argument, &aggregate.name, fraction)?, fraction)
             }
-            (AggregateKind::Sum, _) => Needs::Sum(self.summand(argument, &aggregate.name)?),
-            (AggregateKind::Mean, _) => Needs::Mean(self.summand(argument, &aggregate.name)?),
+            (AggregateKind::Sum, _) => Needs::Sum(self.values(argument, &aggregate.name)?),
+            (AggregateKind::Mean, _) => Needs::Mean(self.values(argument, &aggregate.name)?),
             (
                 AggregateKind::Variance(_)
                 | AggregateKind::Deviation(_)
@@ -148,10 +168,23 @@ impl Blocks {
                 | AggregateKind::Correlation,
                 _,
             ) => {
-                let summand = self.summand(argument, &aggregate.name)?;
-                Needs::Variance(summand, self.value(self.summands[summand].clone()))
+                let values = self.values(argument, &aggregate.name)?;
+                if let Values::Summand(summand) = values {
+                    self.value(self.summands[summand].clone());
+                }
+                Needs::Variance(values)
             }
         })
+    }
+
+    /// How a number of units or rows follows.
+    fn number(&mut self, what: Measure, triple: Option<Values>, counted: CountedBy) -> Derivation {
+        let (rows, units) = (what == Measure::Rows, what == Measure::Units);
+        match triple.filter(|_| rows || counted.one_row) {
+            Some(values) => Derivation::TripleCount(self.measure(Measure::Triple(values))),
+            None if counted.private && (units || counted.one_row) => Derivation::Selected,
+            None => Derivation::Count(self.measure(what)),
+        }
     }
 
     /// The index of the block that measures this.
@@ -168,6 +201,32 @@ impl Blocks {
             self.summands.push(wanted);
             self.summands.len() - 1
         })
+    }
+
+    /// The values of an argument: a summand, or a column whose bounds are found.
+    fn values(&mut self, argument: &Argument, name: &str) -> Result<Values, Refusal> {
+        if !argument.approx {
+            return Ok(Values::Summand(self.summand(argument, name)?));
+        }
+        let expr = Grid::AnyMagnitude.number(&argument.expr).map_err(|error| unplanned(&error))?;
+        let histogram = self.histogram(Histogram { expr, kind: DataType::Int64, distinct: false, of_unit: false });
+        let known = self.found.iter().position(|known| known.histogram == histogram);
+        Ok(Values::Found(known.unwrap_or_else(|| {
+            let whole = argument.kind == DataType::Int64;
+            self.found.push(Found { histogram, whole, name: argument.written.clone() });
+            self.found.len() - 1
+        })))
+    }
+
+    /// The block of Σ(x − middle)² of the values of a pair.
+    fn squares(&mut self, values: Values) -> Result<usize, Refusal> {
+        match values {
+            Values::Found(index) => Ok(self.measure(Measure::Squares(index))),
+            Values::Summand(summand) => {
+                let value = self.value(self.summands[summand].clone());
+                self.products([value; 2], None)
+            }
+        }
     }
 
     /// The summand of an argument; ones where values are only counted.
@@ -250,6 +309,24 @@ impl Blocks {
         let summand = self.add(Summand { expr, bounds });
         Ok(self.measure(Measure::Sum(summand)))
     }
+}
+
+/// The summand of the pair that gets the largest share of ε, so that the number of rows follows from the one with least
+/// noise beside its range.
+fn widest_pair(aggregates: &[Aggregate], needs: &[Needs]) -> Option<Values> {
+    let ratio = |argument: &Option<Argument>| argument.as_ref().map_or(1.0, ranges_of_a_typical_value);
+    let pairs = aggregates.iter().zip(needs).flat_map(|(aggregate, needs)| match *needs {
+        Needs::Mean(pair) | Needs::Variance(pair) => vec![(pair, ratio(&aggregate.argument))],
+        // A sum between bounds that are found is a pair as well.
+        Needs::Sum(found @ Values::Found(_)) => vec![(found, 1.0)],
+        Needs::Covariance([x, y], _) => {
+            let [x, y] = [x, y].map(Values::Summand);
+            vec![(x, ratio(&aggregate.argument)), (y, ratio(&aggregate.second))]
+        }
+        _ => Vec::new(),
+    });
+    let widest = |best: Option<(Values, f64)>, pair: (Values, f64)| best.filter(|best| best.1 >= pair.1).or(Some(pair));
+    pairs.fold(None, widest).map(|(pair, _)| pair)
 }
 
 /// Products lie on a lattice of at most 2^40 points on either side: the squares of 2^20 points are exact.

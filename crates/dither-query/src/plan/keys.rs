@@ -75,7 +75,8 @@ pub(super) fn check(question: &Question, table: &TablePolicy, options: &SqlOptio
 }
 
 /// The rule for the keys, and why it is this one: that which lets a key through at the smallest number of units with a
-/// probability of one half, which is the threshold. Of equal ones the first is taken.
+/// probability of one half, which is the threshold. Where the noisy number is an answer as well, the product of threshold and
+/// deviation decides: half as much of either is worth as much. Of equal ones the first is taken.
 pub(super) fn rule(shape: &Shape, share: Option<Epsilon>, delta: Delta) -> Result<(KeyRule, String), Refusal> {
     if !shape.has_private_keys() {
         return Ok((KeyRule::Public, String::new()));
@@ -89,18 +90,27 @@ pub(super) fn rule(shape: &Shape, share: Option<Epsilon>, delta: Delta) -> Resul
             let optimal = Threshold::truncated_geometric(groups, neighbors, share, delta).ok();
             let rules: Vec<Threshold> =
                 optimal.into_iter().chain([laplace]).chain(gaussian(shape, groups, share, delta)).collect();
-            let best = rules.iter().min_by_key(|rule| rule.threshold()).copied().unwrap_or(laplace);
-            let others = rules.iter().filter(|rule| rule.noise() != best.noise());
-            let others: Vec<String> =
-                others.map(|rule| format!("{} would need {}", name(rule), rule.threshold())).collect();
-            (best, others.join(", "))
+            best(&rules, shape.counts_by_selection()).unwrap_or((laplace, String::new()))
         }
     };
     let rule = match shape.key_choice.min_units {
         Some(least) => rule.with_min_units(least).map_err(|error| range(&error))?,
         None => rule,
     };
-    Ok((KeyRule::Threshold(rule), why))
+    Ok((KeyRule::Threshold(if shape.counts_by_selection() { rule.releasing_counts() } else { rule }), why))
+}
+
+/// The best of several rules, and what the others would be.
+fn best(rules: &[Threshold], counted: bool) -> Option<(Threshold, String)> {
+    let deviation = |rule: &Threshold| rule.noise().standard_deviation();
+    let cost = |rule: &Threshold| rule.threshold() as f64 * if counted { deviation(rule) } else { 1.0 };
+    let best = rules.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    let other = |rule: &Threshold| match counted {
+        true => format!("{} would need {}, at a deviation of {:.3}", name(rule), rule.threshold(), deviation(rule)),
+        false => format!("{} would need {}", name(rule), rule.threshold()),
+    };
+    let others: Vec<String> = rules.iter().filter(|rule| rule.noise() != best.noise()).map(other).collect();
+    Some((*best, others.join(", ")))
 }
 
 /// The threshold with Gaussian noise, half of δ for the noise; `None` where there is none within these amounts.
@@ -139,7 +149,7 @@ pub(crate) fn words(rule: &Threshold, choice: KeyChoice, why: &str) -> String {
 }
 
 /// The noise of a rule in words.
-fn name(rule: &Threshold) -> &'static str {
+pub(crate) fn name(rule: &Threshold) -> &'static str {
     match rule.noise() {
         KeyNoise::Laplace(_) => "Laplace noise",
         KeyNoise::TruncatedGeometric(_) => "truncated geometric noise",
@@ -185,7 +195,7 @@ mod tests {
     fn rule(plan: &QueryPlan) -> Threshold {
         match plan.mechanism.keys {
             KeyRule::Threshold(rule) => rule,
-            KeyRule::Public => panic!("the keys are not public"),
+            other => panic!("{other:?}: the keys are not public"),
         }
     }
 

@@ -11,7 +11,7 @@
 
 use dither_core::PrivacyUnit;
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, CountedBy};
 use super::{Measure, Shape};
 use crate::error::{Code, Refusal};
 use crate::ir::AggregateKind;
@@ -26,8 +26,10 @@ impl Shape {
             return Ok(self);
         }
         self.can_be_sampled()?;
-        let mut blocks = Blocks::of(&self.question.aggregates, true)?;
-        let squares = blocks.squares()?;
+        // Keys from the data are refused, and rows are counted by themselves.
+        let counted = CountedBy { one_row: false, private: false, sampling: true };
+        let mut blocks = Blocks::of(&self.question.aggregates, counted)?;
+        let squares = blocks.squares_for_sampling()?;
         Ok(Self {
             values: blocks.values,
             summands: blocks.summands,
@@ -53,6 +55,10 @@ impl Shape {
                 "groups that come from the data have no interval for sampling: which are shown depends on the sample",
                 "declare `keys` of the column in the policy, or ask without sampling",
             );
+        }
+        if !self.found.is_empty() {
+            let hint = "declare `bounds` of the column, or ask without sampling";
+            return refuse("between bounds that are found in the rows there is no interval for sampling", hint);
         }
         if let PrivacyUnit::Period { per, .. } = &self.unit {
             let message = format!("each {} of one person is a unit, and these are no independent sample", per.name());

@@ -9,6 +9,10 @@ use crate::ir::Argument;
 /// The weight of a part with nothing known about it. Weights are integers, so that shares add up exactly.
 pub(super) const EVEN: u64 = 1 << 16;
 
+/// The weight of bounds that are found. They need to be about right only: what is left out at either end is in proportion
+/// to the inverse of their share, and of many rows few; all that is summed between them has the noise of the rest.
+pub(super) const BOUNDS: u64 = EVEN / 4;
+
 /// A range of more than so many typical values says that the bounds are wide, not that all else should be noisy for it.
 const WIDEST: f64 = 64.0;
 
@@ -34,16 +38,23 @@ impl Shape {
 
     /// How many times a typical value fits the range of the values of a block, if it is public.
     fn ranges_of_a_typical_value(&self, block: usize) -> f64 {
-        if !matches!(self.measures[block], Measure::Sum(_) | Measure::Pair(_)) {
-            return 1.0;
+        match self.measures[block] {
+            Measure::Sum(_) | Measure::Pair(_) | Measure::Triple(_) => {
+                self.first_argument(block).map_or(1.0, ranges_of_a_typical_value)
+            }
+            Measure::Units | Measure::Rows | Measure::Distinct(_) | Measure::Squares(_) => 1.0,
         }
-        let known = self.first_argument(block).and_then(|argument| {
-            let bounds = argument.bounds?;
-            Some(bounds.range() as f64 * bounds.lattice().step() / argument.typical?.abs())
-        });
-        // NaN, from an empty range and a typical zero, is no ratio either.
-        known.filter(|ratio| !ratio.is_nan()).map_or(1.0, |ratio| ratio.clamp(1.0, WIDEST))
     }
+}
+
+/// How many times a typical value fits the range of the values of an argument, if both are known.
+pub(super) fn ranges_of_a_typical_value(argument: &Argument) -> f64 {
+    let ratio = argument
+        .bounds
+        .zip(argument.typical)
+        .map(|(bounds, typical)| bounds.range() as f64 * bounds.lattice().step() / typical.abs());
+    // NaN, from an empty range and a typical zero, is no ratio either.
+    ratio.filter(|ratio| !ratio.is_nan()).map_or(1.0, |ratio| ratio.clamp(1.0, WIDEST))
 }
 
 /// Weights without a common divisor.
@@ -93,7 +104,7 @@ mod tests {
         let request = Request {
             mechanism,
             delta: Some("1e-6".parse().unwrap()),
-            ..Request::new("SELECT COUNT(*), AVG(x) FROM t", "1".parse().unwrap())
+            ..Request::new("SELECT COUNT(*) FILTER (WHERE x > 1), AVG(x) FROM t", "1".parse().unwrap())
         };
         plan(&request, &policy).await.unwrap()
     }

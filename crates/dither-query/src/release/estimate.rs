@@ -1,9 +1,12 @@
 //! What the noisy integers of a block say about a count, a sum or a mean, and how far off they may be.
 
 use dither_core::{Estimate, ValueBounds};
-use dither_mechanisms::{Fraction, Noise};
+use dither_mechanisms::{Bounds, Fraction, Noise};
 
+use super::found;
 use super::moments::Moments;
+use super::selected;
+use super::width::half_width;
 use crate::plan::{Derivation, QueryPlan};
 
 /// The probability that an interval covers the exact bounded answer.
@@ -21,11 +24,41 @@ pub(super) fn offsets(plan: &QueryPlan) -> Vec<usize> {
         .collect()
 }
 
-/// The estimate of one aggregate from a noisy row, with an interval at the given confidence.
-pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], confidence: f64) -> Estimate {
+/// The estimate of one aggregate from a noisy row and the bounds that were found, with an interval at the given confidence.
+pub(super) fn estimate(
+    plan: &QueryPlan,
+    derivation: Derivation,
+    bounds: &[Bounds],
+    row: &[i128],
+    confidence: f64,
+) -> Estimate {
+    match plan.found_for(derivation).map(|index| bounds.get(index)) {
+        None => between(plan, derivation, None, row, confidence),
+        Some(Some(bounds)) => {
+            let ends = (bounds.lower(), bounds.upper());
+            found::scaled(derivation, ends, between(plan, derivation, Some(ends), row, confidence))
+        }
+        Some(None) => Estimate { value: None, low: None, high: None },
+    }
+}
+
+/// The estimate between declared bounds. Where bounds were found, it is in ranges from one to the other but for counts and
+/// sums.
+fn between(
+    plan: &QueryPlan,
+    derivation: Derivation,
+    found: Option<(f64, f64)>,
+    row: &[i128],
+    confidence: f64,
+) -> Estimate {
     let block = match (derivation, derivation.block()) {
         (_, Some(block)) => block,
         (Derivation::Quantile { ranks, fraction }, None) => return quantile(plan, ranks, fraction, row),
+        // It is for the order of the answer alone.
+        (Derivation::Place, None) => {
+            return Estimate { value: row.last().map(|place| *place as f64), low: None, high: None };
+        }
+        (Derivation::Selected, None) => return selected::estimate(plan, row, confidence),
         (_, None) => return Estimate { value: None, low: None, high: None },
     };
     let noise = &plan.mechanism.blocks[block].noise;
@@ -51,17 +84,27 @@ pub(super) fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], c
             let Estimate { value, low, high } = pair(&bounds, 1.0, 1.0);
             Estimate { value: value.map(f64::round), low: low.map(f64::floor), high: high.map(f64::ceil) }
         }
+        Derivation::TripleCount(_) => {
+            let range = pair_bounds(plan, block).range() as f64;
+            let (value, half) =
+                ((steps(0) + steps(1) + steps(2)) / range, half_width(noise, &[1.0 / range; 3], confidence));
+            Estimate::new(value.round(), (value - half).floor(), (value + half).ceil())
+        }
         Derivation::PairSum(_) => {
             let bounds = pair_bounds(plan, block);
             // Σx = (lower·Σ(upper − x) + upper·Σ(x − lower)) / (upper − lower), the weights of which may differ in sign.
             let step = bounds.lattice().step();
-            pair(&bounds, bounds.lower() as f64, bounds.upper() as f64).map(|value| value * step)
+            let declared = (bounds.lower() as f64 * step, bounds.upper() as f64 * step);
+            let (lower, upper) = found.unwrap_or(declared);
+            pair(&bounds, lower, upper)
         }
         Derivation::PairMean(_) => mean(&pair_bounds(plan, block), steps(0), steps(1), noise, confidence),
         Derivation::Variance { .. }
         | Derivation::Deviation { .. }
         | Derivation::Covariance { .. }
         | Derivation::Correlation { .. }
+        | Derivation::Selected
+        | Derivation::Place
         | Derivation::Quantile { .. } => Moments::new(plan, row, confidence, derivation).estimate(derivation),
     }
 }
@@ -78,21 +121,11 @@ fn quantile(plan: &QueryPlan, ranks: usize, fraction: Fraction, row: &[i128]) ->
 }
 
 pub(super) fn step_of(plan: &QueryPlan, block: usize) -> f64 {
-    match plan.measures[block] {
-        crate::plan::Measure::Sum(index) | crate::plan::Measure::Pair(index) => {
-            plan.summands[index].bounds.lattice().step()
-        }
-        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => 1.0,
-    }
+    plan.bounds_of(&plan.measures[block]).map_or(1.0, |bounds| bounds.lattice().step())
 }
 
 pub(super) fn pair_bounds(plan: &QueryPlan, block: usize) -> ValueBounds {
-    match plan.measures[block] {
-        crate::plan::Measure::Pair(index) | crate::plan::Measure::Sum(index) => plan.summands[index].bounds,
-        crate::plan::Measure::Units | crate::plan::Measure::Rows | crate::plan::Measure::Distinct(_) => {
-            plan.summands[0].bounds
-        }
-    }
+    plan.bounds_of(&plan.measures[block]).unwrap_or_else(|| plan.summands[0].bounds)
 }
 
 /// The mean from A = Σ(upper − x) + noise and B = Σ(x − lower) + noise.
@@ -122,63 +155,6 @@ pub(super) fn mean(bounds: &ValueBounds, a: f64, b: f64, noise: &Noise, confiden
         return Estimate::new(real(share), real(0.0), real(1.0));
     }
     Estimate::new(real(share), real(edge(center - half)), real(edge(center + half)))
-}
-
-/// How far a weighted sum of independent noisy integers stays from the exact one with the given probability, in
-/// steps. At most two weights.
-///
-/// ```
-/// # use dither_core::{L1Sensitivity, Ratio};
-/// # use dither_mechanisms::{Laplace, Noise};
-/// let noise = Noise::Laplace(Laplace::new(L1Sensitivity::new(1), Ratio::new(100, 1).unwrap())?);
-/// let one = dither_query::release::half_width(&noise, &[1.0], 0.95);
-/// let both = dither_query::release::half_width(&noise, &[0.5, 0.5], 0.95);
-/// assert!(one == 300.0 && both < one, "{one} {both}");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn half_width(noise: &Noise, weights: &[f64], confidence: f64) -> f64 {
-    let weights: Vec<f64> = weights.iter().map(|weight| weight.abs()).filter(|weight| *weight > 0.0).collect();
-    match (noise, weights.as_slice()) {
-        (_, []) => 0.0,
-        (_, [weight]) => weight * noise.error_quantile(confidence).unwrap_or(f64::INFINITY),
-        (Noise::Gaussian(_), many) => {
-            let norm = many.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
-            norm * noise.error_quantile(confidence).unwrap_or(f64::INFINITY)
-        }
-        (Noise::Laplace(laplace), many) => {
-            // A discrete Laplace variable is a continuous one rounded towards zero, which moves each by under a step.
-            let steps: f64 = many.iter().sum();
-            let scale = laplace.scale().as_f64();
-            let (wide, narrow) = (many[0].max(many[1]), many[0].min(many[1]));
-            scale * laplace_pair_quantile(wide, narrow, 1.0 - confidence) + steps
-        }
-    }
-}
-
-/// The t with P(|a·X + b·Y| > t) = `outside` for independent Laplace variables of scale 1 and a ≥ b > 0.
-///
-/// The tail is (a²·e^(−t/a) − b²·e^(−t/b)) / (a² − b²), and (1 + t/2a)·e^(−t/a) for a = b.
-fn laplace_pair_quantile(a: f64, b: f64, outside: f64) -> f64 {
-    let tail = |t: f64| {
-        if a - b < 1e-6 * a {
-            (1.0 + t / (2.0 * a)) * (-t / a).exp()
-        } else {
-            (a * a * (-t / a).exp() - b * b * (-t / b).exp()) / (a * a - b * b)
-        }
-    };
-    let (mut low, mut high) = (0.0, 1.0);
-    while tail(high) > outside {
-        high *= 2.0;
-    }
-    for _ in 0..80 {
-        let middle = f64::midpoint(low, high);
-        if tail(middle) > outside {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    high
 }
 
 #[cfg(test)]
@@ -226,24 +202,6 @@ mod tests {
                 let missed = misses(rows, share, gaussian);
                 assert!(missed < 1_190, "{missed} of 20000 with {rows} rows at {share}, Gaussian: {gaussian}");
             }
-        }
-    }
-
-    #[test]
-    fn the_tail_of_two_laplace_variables_is_that_of_their_density() {
-        // One numerical convolution as a reference: P(|aX + bY| > t) by the midpoint rule.
-        for (a, b, t) in [(1.0, 0.5, 2.0), (0.74, 0.26, 1.5), (1.0, 1.0, 3.0)] {
-            let (mut tail, step) = (0.0, 1e-3);
-            let mut y = -40.0 + step / 2.0;
-            while y < 40.0 {
-                let density = 0.5 * f64::exp(-f64::abs(y));
-                let beyond = |limit: f64| {
-                    if limit >= 0.0 { 0.5 * (-limit / a).exp() } else { 1.0 - 0.5 * (limit / a).exp() }
-                };
-                tail += step * density * (beyond(t - b * y) + beyond(t + b * y));
-                y += step;
-            }
-            assert!((laplace_pair_quantile(a, b, tail) - t).abs() < 1e-4, "{a} {b} {t}");
         }
     }
 }

@@ -7,7 +7,8 @@
 use dither_core::{Estimate, ValueBounds};
 use dither_mechanisms::Noise;
 
-use super::estimate::{CONFIDENCE, half_width, mean, offsets, pair_bounds, step_of};
+use super::estimate::{CONFIDENCE, mean, offsets, pair_bounds, step_of};
+use super::width::half_width;
 use crate::ir::Over;
 use crate::plan::{Derivation, QueryPlan};
 
@@ -101,6 +102,9 @@ impl<'a> Moments<'a> {
             Derivation::Count(_)
             | Derivation::Sum(_)
             | Derivation::PairCount(_)
+            | Derivation::TripleCount(_)
+            | Derivation::Selected
+            | Derivation::Place
             | Derivation::PairSum(_)
             | Derivation::PairMean(_)
             | Derivation::Quantile { .. } => Estimate { value: None, low: None, high: None },
@@ -248,7 +252,7 @@ pub(crate) fn expected_error(plan: &QueryPlan, derivation: Derivation, rows: f64
 mod tests {
     use super::super::estimate::estimate;
     use super::*;
-    use crate::plan::{MechanismChoice, price, shape};
+    use crate::plan::{Measure, MechanismChoice, Values, price, shape};
     use crate::policy::Policy;
     use dither_core::PrivacyEvent;
     use dither_noise::{NoiseSource, discrete_gaussian, discrete_laplace};
@@ -278,13 +282,13 @@ mod tests {
         let (x_bounds, y_bounds) = ((0, 100), (-4, 12));
         let mut values = Vec::new();
         for measure in &plan.measures {
-            let (crate::plan::Measure::Pair(index) | crate::plan::Measure::Sum(index)) = *measure else {
+            let (Measure::Pair(Values::Summand(index)) | Measure::Sum(index)) = *measure else {
                 panic!("moments are pairs and sums")
             };
             let bounds = plan.summands[index].bounds;
             let sum = |of: &dyn Fn(&(i64, i64)) -> f64| rows.iter().map(of).sum::<f64>();
             match (measure, bounds.lower(), bounds.lattice().step()) {
-                (crate::plan::Measure::Pair(_), lower, _) => {
+                (Measure::Pair(_), lower, _) => {
                     let upper = bounds.upper();
                     let value = |row: &(i64, i64)| if lower == 0 { row.0 } else { row.1 };
                     values.push(rows.iter().map(|row| i128::from(upper - value(row))).sum());
@@ -344,7 +348,7 @@ mod tests {
         for kind in KINDS {
             let plan = plan(&format!("SELECT {kind} FROM t"), MechanismChoice::Laplace).await;
             for table in tables() {
-                let value = estimate(&plan, plan.derivations[0], &exact(&plan, &table), 0.95);
+                let value = estimate(&plan, plan.derivations[0], &[], &exact(&plan, &table), 0.95);
                 let (value, truth) = (value.value.unwrap(), truth(kind, &table));
                 assert!((value - truth).abs() <= 1e-9 * truth.abs().max(1.0), "{kind}: {value} {truth}");
             }
@@ -371,7 +375,7 @@ mod tests {
         (0..4_000)
             .filter(|_| {
                 let noisy = noisy(plan, &exact, &mut source);
-                let found = estimate(plan, plan.derivations[0], &noisy, CONFIDENCE);
+                let found = estimate(plan, plan.derivations[0], &[], &noisy, CONFIDENCE);
                 let (low, high) = (found.low.unwrap(), found.high.unwrap());
                 if let Some(value) = found.value {
                     assert!(low <= value && value <= high && value.is_finite(), "{found:?}");
@@ -414,7 +418,7 @@ mod tests {
         let mut errors: Vec<f64> = (0..2_000)
             .map(|_| {
                 let noisy = noisy(&plan, &exact, &mut source);
-                let found = estimate(&plan, plan.derivations[0], &noisy, CONFIDENCE);
+                let found = estimate(&plan, plan.derivations[0], &[], &noisy, CONFIDENCE);
                 (found.value.unwrap() - truth).abs()
             })
             .collect();

@@ -206,8 +206,9 @@ impl Rebuild<'_> {
                 for (kind, level) in kinds.iter().flat_map(|kind| self.levels.iter().map(move |level| (*kind, *level)))
                 {
                     let confidence = 1.0 - (1.0 - CONFIDENCE) / level as f64;
+                    let (derivation, bounds) = (self.plan.derivations[index], &self.noisy.bounds);
                     let estimate = match kind {
-                        Ends::Noise => estimate(self.plan, self.plan.derivations[index], &row.values, confidence),
+                        Ends::Noise => estimate(self.plan, derivation, bounds, &row.values, confidence),
                         Ends::Sampling => sampling::interval(self.plan, index, &row.values, confidence),
                     };
                     let [low, high] = kind.names(&aggregate.name, level);

@@ -19,8 +19,9 @@
 use dither_core::{Estimate, Ratio};
 use dither_noise::gaussian_quantile;
 
-use super::estimate::{estimate, half_width, pair_bounds};
+use super::estimate::{self, pair_bounds};
 use super::moments::Moments;
+use super::width::half_width;
 use crate::ir::Over;
 use crate::plan::{Derivation, QueryPlan};
 
@@ -52,6 +53,11 @@ pub(super) fn interval(plan: &QueryPlan, index: usize, row: &[i128], confidence:
         _ => ends,
     };
     Estimate { value, low: Some(low), high: Some(high) }
+}
+
+/// The value with its interval for noise; where sampling is asked about, no bounds are found.
+fn estimate(plan: &QueryPlan, derivation: Derivation, row: &[i128], confidence: f64) -> Estimate {
+    estimate::estimate(plan, derivation, &[], row, confidence)
 }
 
 /// How far samples differ, and how many values say so.

@@ -28,7 +28,7 @@ use super::width;
 use crate::bound::canonical;
 use crate::error::{Code, Refusal};
 use crate::ir::{Aggregate, AggregateKind, Argument, Domain, GroupKey, Outer, Over, Question};
-use crate::policy::{ColumnPolicy, Policy, TablePolicy};
+use crate::policy::{ColumnPolicy, ColumnType, Policy, TablePolicy};
 use crate::source::arrow_type;
 
 /// Walks a plan into a question.
@@ -377,8 +377,9 @@ impl Scope {
         let value = self.value_type(total(argument, &self.schema)?)?;
         let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(self.substitute(value)?, condition)?;
-        let origin = "a row brings one value at most".into();
-        let argument = Argument { expr, bounds: None, approx: false, origin, typical: None, counted: None, kind };
+        let (written, origin) = (name.clone(), "a row brings one value at most".into());
+        let argument =
+            Argument { expr, bounds: None, approx: false, written, origin, typical: None, counted: None, kind };
         Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
     }
 
@@ -388,8 +389,9 @@ impl Scope {
         let argument = self.substitute(argument)?;
         let kind = argument.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(canonical(argument, &kind), condition)?;
-        let origin = "a unit brings one person at most".into();
-        let argument = Argument { expr, bounds: None, approx: false, origin, typical: None, counted: None, kind };
+        let (written, origin) = (name.clone(), "a unit brings one person at most".into());
+        let argument =
+            Argument { expr, bounds: None, approx: false, written, origin, typical: None, counted: None, kind };
         Ok(Aggregate { kind: AggregateKind::CountPeople, argument: Some(argument), second: None, name })
     }
 
@@ -420,6 +422,7 @@ impl Scope {
             expr,
             bounds: None,
             approx: false,
+            written: name.clone(),
             origin: "a row counts once".into(),
             typical: None,
             counted,
@@ -439,17 +442,23 @@ impl Scope {
             _ => None,
         };
         let found = bare.filter(|(_, policy)| policy.approx_bounds && policy.bounds.is_none());
-        if let (Some((column, policy)), AggregateKind::Quantile(_)) = (found, kind) {
-            let origin = format!("column `{column}` has no bounds: values of any magnitude from 2^-20 to 2^63");
-            let typical = policy.typical;
+        let two = matches!(kind, AggregateKind::Covariance(_) | AggregateKind::Correlation);
+        if let Some((column, policy)) = found.filter(|_| !two) {
+            let origin = match kind {
+                AggregateKind::Quantile(_) => {
+                    format!("column `{column}` has no bounds: values of any magnitude from 2^-20 to 2^63")
+                }
+                _ => format!("column `{column}` has no bounds: they are found from the data of all groups, and shown"),
+            };
+            let (typical, whole) = (policy.typical, policy.r#type == ColumnType::Integer);
             let expr = self.where_true(self.substitute(expr)?, condition)?;
-            let kind = DataType::Float64;
-            return Ok(Argument { expr, bounds: None, approx: true, origin, typical, counted: None, kind });
+            let kind = if whole { DataType::Int64 } else { DataType::Float64 };
+            return Ok(Argument { expr, bounds: None, approx: true, written, origin, typical, counted: None, kind });
         }
         let bounds = interval::bounds(&expr, &columns).ok_or_else(|| {
             let hint = match bare {
                 Some((column, policy)) if policy.approx_bounds => format!(
-                    "declare `bounds` of column `{column}` in the policy: its `approx_bounds` serves MIN, MAX, MEDIAN and PERCENTILE_CONT"
+                    "declare `bounds` of column `{column}` in the policy: its `approx_bounds` serves aggregates of one value"
                 ),
                 Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
                 None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
@@ -478,6 +487,7 @@ impl Scope {
             expr,
             bounds: Some(bounds),
             approx: false,
+            written,
             origin,
             typical,
             counted: None,

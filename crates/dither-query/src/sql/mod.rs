@@ -74,6 +74,7 @@ pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions),
     let mut question = lower::question(plan, canonical, &policy, &state).map_err(refused)?;
     for argument in question.aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut()) {
         argument.origin = plain(&argument.origin);
+        argument.written = plain(&argument.written);
     }
     Ok((question, options))
 }

@@ -322,6 +322,9 @@ fn unknown_function(name: &str) -> Refusal {
         "percentile_disc" | "approx_percentile_cont" | "approx_median" | "approx_quantiles" | "quantile" => {
             "MEDIAN(x), PERCENTILE_CONT(x, 0.9), MIN(x) and MAX(x) are offered".to_owned()
         }
+        "approx_top_count" | "approx_top_sum" => {
+            "write SELECT x FROM t GROUP BY x ORDER BY COUNT(*) DESC LIMIT 10, where `x` has public keys".to_owned()
+        }
         "mode" => "the most frequent value may be somebody's; group by the values and count".to_owned(),
         "approx_distinct" | "hll" | "md5" | "sha256" => {
             "sketches and hashes are not private; COUNT(DISTINCT unit) is offered".to_owned()

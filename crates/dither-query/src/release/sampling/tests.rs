@@ -6,7 +6,7 @@ use dither_noise::{NoiseSource, discrete_gaussian, discrete_laplace};
 
 use super::*;
 use crate::differential::Random;
-use crate::plan::{Measure, MechanismChoice, price, shape};
+use crate::plan::{Measure, MechanismChoice, Values, price, shape};
 use crate::policy::Policy;
 use crate::release::CONFIDENCE;
 
@@ -35,7 +35,7 @@ fn exact(plan: &QueryPlan, sample: &[i64]) -> Vec<i128> {
     for measure in &plan.measures {
         match *measure {
             Measure::Rows => values.push(sample.len() as i128),
-            Measure::Pair(index) => {
+            Measure::Pair(Values::Summand(index)) => {
                 let bounds = plan.summands[index].bounds;
                 assert_eq!((bounds.lower(), bounds.upper()), (-20, 100));
                 values.push(sample.iter().map(|x| i128::from(100 - x)).sum());
@@ -204,7 +204,8 @@ async fn an_answer_has_a_column_for_each_interval() {
     let plan =
         plan("SELECT AVG(x) AS m, SUM(x) / COUNT(*) AS r, COUNT(*) AS n FROM t", "1", MechanismChoice::Laplace).await;
     let table: Vec<i64> = (0..1_000).map(|index| [-20, 10, 40, 70, 100][index % 5]).collect();
-    let noisy = NoisyTable { rows: vec![NoisyRow { key: Vec::new(), values: exact(&plan, &table) }] };
+    let noisy =
+        NoisyTable { bounds: Vec::new(), rows: vec![NoisyRow { key: Vec::new(), values: exact(&plan, &table) }] };
     let answer = crate::release::answer(&plan, &noisy).await.unwrap();
     let names: Vec<&str> = answer.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["m", "m (with sampling)", "r", "r (with sampling)", "n", "n (with sampling)"]);

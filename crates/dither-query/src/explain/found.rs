@@ -1,0 +1,38 @@
+//! Aggregates between bounds that are found from the data.
+
+use dither_core::Epsilon;
+
+use crate::plan::{Derivation, QueryPlan};
+use crate::release::{CONFIDENCE, half_width};
+
+/// What the noise is of: sensitivities and scales are in this unit as well.
+pub(super) const NOISE_OF: &str = "each sum that it follows from, in ranges from one found bound to the other";
+
+impl QueryPlan {
+    /// The share of ε that the choice of both bounds has.
+    pub(super) fn found_share(&self, index: usize) -> Epsilon {
+        self.shares[self.measures.len() + self.ranks.len() + index]
+    }
+
+    /// What is known before the bounds are.
+    pub(super) fn found_assumption(&self, derivation: Derivation, index: usize) -> String {
+        let (share, margin) = (self.found_share(index), self.mechanism.found[index].margin());
+        let bounds = format!(
+            "the bounds of `{}` are found for ε {share} of it, each about {margin} rows of all groups from the end, and \
+             released with the answer",
+            self.found[index].name
+        );
+        match self.off_by(derivation) {
+            Some(percent) => format!("{bounds}; a mean is off by {percent:.3} % of the range between them"),
+            None => bounds,
+        }
+    }
+
+    /// The error of a mean in percent of the range between both bounds, if the number of rows is declared.
+    fn off_by(&self, derivation: Derivation) -> Option<f64> {
+        let Derivation::PairMean(block) = derivation else { return None };
+        let half = half_width(&self.mechanism.blocks[block].noise, &[1.0], CONFIDENCE);
+        let rows = self.group_rows()? as f64;
+        Some((100.0 * half * self.bounds_of(&self.measures[block])?.lattice().step() / rows).min(100.0))
+    }
+}
