@@ -30,8 +30,8 @@ use crate::message;
 use crate::place::{Place, UrlError};
 use crate::state;
 
-/// How long a cluster may take for made-up rows, which are a handful.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a cluster may take for made-up rows, which are a handful: it may be busy with the jobs of others.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How often a job is run whose result cannot be fetched. Executors keep it until it is fetched; one that is lost by then
 /// takes it along, and only a new job makes it again. It has the same secret, and so the same integers.

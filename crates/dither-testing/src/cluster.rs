@@ -110,7 +110,7 @@ impl Cluster {
         let start = Instant::now();
         while self.written(executor) <= bytes {
             assert!(start.elapsed() < PATIENCE, "the executor has written nothing");
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
