@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::buffer::Buffer;
 use super::simd::{exp, normal, wide};
 
 /// A function of single numbers.
@@ -20,8 +21,8 @@ pub enum Activation {
 
 impl Activation {
     /// f of every number.
-    pub(crate) fn forward(self, inputs: &[f32]) -> Vec<f32> {
-        let mut outputs = vec![0.0; inputs.len()];
+    pub(crate) fn forward(self, inputs: &[f32]) -> Buffer {
+        let mut outputs = Buffer::zeros(inputs.len());
         let pairs = outputs.iter_mut().zip(inputs);
         match self {
             // Written so that NaN stays NaN.

@@ -119,7 +119,7 @@ fn outer_shape(layer: &Layer) -> Vec<usize> {
 fn serialize<'a>(tensors: impl Iterator<Item = (String, &'a Layer, &'a [f32])>) -> Result<Vec<u8>, NetworkError> {
     let bytes = tensors.map(|(name, layer, numbers)| {
         let ordered = match layer.shape[..] {
-            [_, height, width, inputs] => transpose(numbers, height * width, inputs),
+            [_, height, width, inputs] => transpose(numbers, height * width, inputs).to_vec(),
             _ => numbers.to_vec(),
         };
         (name, outer_shape(layer), ordered.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
@@ -145,7 +145,7 @@ fn read(layer: &Layer, tensor: &TensorView<'_>) -> Result<Vec<f32>, NetworkError
         return Err(NetworkError::Weights(format!("{name} has a number that is not finite")));
     }
     Ok(match layer.shape[..] {
-        [_, height, width, inputs] => transpose(&numbers, inputs, height * width),
+        [_, height, width, inputs] => transpose(&numbers, inputs, height * width).to_vec(),
         _ => numbers,
     })
 }

@@ -1,9 +1,10 @@
 //! Training under differential privacy: one plan, one charge, noise on an integer lattice.
 //!
-//! The way of a run, file by file: [`session`] opens what [`job`] says is wanted, [`plan`] fixes every number that the guarantee depends
-//! on, [`key`] holds the one secret, [`data`] holds the rows after the charge, [`sampler`] draws who takes part in a step,
-//! [`noise`] brings clipped sums onto the lattice, [`optimizer`] makes weights of noisy sums, [`checkpoint`] keeps them, and
-//! [`trainer`] does all that in the one order that is private. `docs/training.md` tells it with its guarantee.
+//! The way of a run, file by file: [`session`] opens what [`job`] says is wanted, [`plan`] fixes every number that the
+//! guarantee depends on, [`key`] holds the one secret, [`data`] holds the rows after the charge, [`sampler`] draws who takes
+//! part in a step, `sums` adds clipped gradients up on several threads, [`noise`] brings the sums onto the lattice,
+//! [`optimizer`] makes weights of noisy sums, [`checkpoint`] keeps them, and [`trainer`] does all that in the one order that
+//! is private. `docs/training.md` tells it with its guarantee.
 
 pub mod card;
 pub mod checkpoint;
@@ -20,6 +21,7 @@ pub mod optimizer;
 pub mod plan;
 pub mod sampler;
 pub mod session;
+mod sums;
 mod tokens;
 pub mod trainer;
 mod warning;

@@ -1,5 +1,6 @@
 //! A job from its file to a model in a folder.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use dither_ledger::{Ledger, LedgerError};
@@ -24,6 +25,7 @@ pub struct TrainingSession {
     plan: DpPlan,
     model: Trainable,
     accuracy: Option<Accuracy>,
+    threads: usize,
 }
 
 impl TrainingSession {
@@ -37,7 +39,13 @@ impl TrainingSession {
         let mut model = Trainable::new(&job, &base)?;
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
         rehearse(&job, &plan, model.model())?;
-        Ok(Self { job, base, plan, model, accuracy: None })
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Ok(Self { job, base, plan, model, accuracy: None, threads })
+    }
+
+    /// Has at most so many threads work instead of as many as there are cores. The model is the same, bit by bit.
+    pub fn limit_threads(&mut self, threads: NonZero<usize>) {
+        self.threads = threads.get();
     }
 
     /// The plan.
@@ -146,6 +154,7 @@ impl TrainingSession {
             schedule: self.job.schedule(),
             description: &description,
             physical: self.job.training.physical,
+            threads: self.threads,
             source: &source,
             job: &mut key,
             ledger: &ledger,

@@ -8,6 +8,7 @@ use dither_mechanisms::Steps;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Clipping, Model, Observed};
+use crate::nn::give_back;
 use crate::train::checkpoint::{self, Header};
 use crate::train::data::Table;
 use crate::train::error::TrainError;
@@ -16,6 +17,7 @@ use crate::train::load::Source;
 use crate::train::optimizer::{Optimizer, Schedule};
 use crate::train::plan::DpPlan;
 use crate::train::sampler::Sampler;
+use crate::train::sums::Adder;
 
 /// Everything that a run is made of. What its result depends on besides the table is part of the name it is charged under.
 pub struct Run<'run, M: ?Sized> {
@@ -27,8 +29,10 @@ pub struct Run<'run, M: ?Sized> {
     pub schedule: Schedule,
     /// What else the result depends on, such as the shape of the model, in words that do not change.
     pub description: &'run str,
-    /// How many units are handed to the model at once.
+    /// How many units are handed to the model at once, at most.
     pub physical: usize,
+    /// How many threads work, at most. The result does not depend on it.
+    pub threads: usize,
     /// The table, with nothing read but its header.
     pub source: &'run Source,
     /// The key.
@@ -84,7 +88,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let plan = self.plan.json();
         // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
         let physical = self.physical.to_string();
-        let parts = ["dither training 1", self.scope.as_str(), &plan, &schedule, self.description, &physical]
+        let parts = ["dither training 2", self.scope.as_str(), &plan, &schedule, self.description, &physical]
             .map(str::as_bytes);
         Ok(RequestId::digest(parts.into_iter().chain([self.job.key().name().as_slice()])))
     }
@@ -141,7 +145,8 @@ impl<M: Model + ?Sized> Run<'_, M> {
         };
         // From here on rows may be read.
         let receipt = charge.receipt().clone();
-        let charged = Measurement::new(self.plan.mechanism::<&mut Trainer<'_, M>>()?, request).authorize(charge)?;
+        let mechanism = self.plan.mechanism::<&mut Trainer<'_, M>>()?.with_threads(self.threads);
+        let charged = Measurement::new(mechanism, request).authorize(charge)?;
         let table = Table::new(self.source.read()?, self.plan.rows_per_unit(), self.job.key());
         self.job.recognise(table.digest())?;
         let executed = match self.checkpoint.exists() {
@@ -155,7 +160,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
             table,
             optimizer,
             physical: self.physical,
-            part: vec![0.0; self.plan.weights()],
+            threads: self.threads,
             executed,
             header: Header { request: name, plan: hash, executed, charge: receipt.clone(), lengths: [0; 4] },
             checkpoint: self.checkpoint,
@@ -166,6 +171,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
             failure: String::new(),
         };
         let sealed = charged.release(Sensitive::new(&mut trainer), self.job.key_mut());
+        give_back();
         let Trainer { optimizer, failure, .. } = trainer;
         let sealed = sealed.map_err(|_| TrainError::Ended { detail: failure })?;
         let weights = optimizer.result(self.model.trainable()).to_vec();
@@ -185,8 +191,7 @@ struct Trainer<'run, M: ?Sized> {
     sampler: Sampler,
     optimizer: Optimizer,
     physical: usize,
-    /// The sum of one part.
-    part: Vec<f32>,
+    threads: usize,
     executed: u64,
     header: Header,
     checkpoint: PathBuf,
@@ -206,30 +211,23 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
         sum.fill(0);
         self.observed = Observed::default();
         let parts = self.sampler.sample(step, self.table.units()).map_err(|error| self.fail(error))?;
-        let (clipping, norm, lattice) = (self.plan.clipping(), self.plan.norm(), self.plan.lattice());
-        for units in parts.iter().filter(|units| !units.is_empty()) {
-            self.part.fill(0.0);
-            for chunk in units.chunks(self.physical) {
-                let batch = self.table.batch(chunk);
-                match self.model.add_clipped(&batch, &clipping, &mut self.part) {
-                    Ok(seen) if self.operator => {
-                        self.observed.losses.extend(seen.losses);
-                        self.observed.norms.extend(seen.norms);
-                        self.observed.not_finite += seen.not_finite;
-                    }
-                    Ok(_) => {}
-                    Err(error) => return Err(self.fail(error)),
-                }
-            }
-            let added = lattice.add(&self.part, units.len(), norm, sum);
-            added.map_err(|_| self.fail("the model gave a sum that clipped gradients cannot have"))?;
+        let adder = Adder {
+            model: &*self.model,
+            table: &self.table,
+            plan: self.plan,
+            physical: self.physical,
+            threads: self.threads,
+        };
+        let observed = adder.add(&parts, sum).map_err(|error| self.fail(error))?;
+        if self.operator {
+            self.observed = observed;
         }
         Ok(())
     }
 
     fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
         let (lattice, divisor) = (self.plan.lattice(), self.plan.divisor());
-        self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], divisor));
+        self.optimizer.update(step, self.model.trainable_mut(), lattice.gradients(sum, divisor));
         self.executed = step + 1;
         let planned = self.plan.steps();
         if self.executed.is_multiple_of(self.every) || self.executed == planned {
