@@ -262,7 +262,7 @@ fn tr_08_an_author_of_half_the_corpus_counts_as_one() {
     });
     let mut network = Network::new(&description, 3).unwrap();
     network.trainable_mut().iter_mut().for_each(|weight| *weight *= 20.0);
-    let mut sum = |share: usize, rows: u32, clipping: &Clipping| {
+    let sum = |share: usize, rows: u32, clipping: &Clipping| {
         std::fs::write(folder.path().join("texts.tsv"), texts(share)).unwrap();
         let source = Source::open(&data, folder.path(), Some("author")).unwrap();
         let table = Table::new(source.read().unwrap(), rows, &known_key(1));
