@@ -8,6 +8,7 @@ mod engine;
 mod examples;
 mod figures;
 mod keys;
+mod learn;
 mod noise;
 mod peers;
 mod score;
@@ -40,6 +41,14 @@ enum Name {
     Noise,
     /// Prices and calibrations per second
     Accounting,
+    /// Training steps against the same steps without privacy, PyTorch and Opacus
+    Learn {
+        #[command(flatten)]
+        setting: learn::Setting,
+        /// Only steps of one kind, on request
+        #[arg(long, hide = true)]
+        step: Option<learn::step::One>,
+    },
     /// Units that a group needs under each rule for keys from the data
     Keys,
     /// Errors of four questions about a table of visits, as other libraries were measured
@@ -76,6 +85,8 @@ async fn main() -> anyhow::Result<()> {
         Name::Examples { runs, only } => examples::run(runs.max(1), only.as_deref()).await?,
         Name::Noise => noise::run()?,
         Name::Accounting => accounting::run()?,
+        Name::Learn { step: Some(one), .. } => return learn::step::serve(one).await,
+        Name::Learn { setting, .. } => learn::run(&setting)?,
         Name::Keys => keys::run()?,
         Name::Accuracy { data, runs } => accuracy::run(&std::path::absolute(data)?, runs.max(1)).await?,
         Name::Engine { setting, alone: Some(one), folder } => return engine::run_alone(&setting, one, &folder).await,

@@ -2,15 +2,14 @@
 //! afterwards, beside its twin without privacy.
 //!
 //! ```sh
-//! cargo run --release -p dither-learn --example secrets -- medquad.jsonl.gz --folder out --runs 3 --twins 3
+//! cargo run --release -p dither-learn --example secrets -- medquad.jsonl.gz --folder out --runs 5 --twins 3
 //! ```
 //!
 //! The data are the questions of MedQuAD (Ben Abacha, Demner-Fushman 2019, CC BY 4.0), the first of each document. Some
 //! documents are public: a vocabulary and a small decoder are made from them. Each of the others is the text of one person,
-//! with six random digits at its end. The public decoder is fine-tuned on these, all weights, with
-//! and without privacy, with the same samples on average and as many steps. A secret is extracted if the digits that follow
-//! the text of its person most probably, one after the other, are the secret. Loss is measured on texts of nobody, with
-//! digits of nobody.
+//! with six random digits at its end. The public decoder is fine-tuned on these, all weights, with and without privacy, with
+//! the same samples on average and as many steps. A secret is extracted if the digits that follow the text of its person
+//! most probably, one after the other, are the secret. Loss is measured on texts of nobody, with digits of nobody.
 //!
 //! The split and the digits of run r have seeds; noise has none by design. `--run N` begins to count elsewhere than at 1.
 
@@ -230,7 +229,7 @@ fn descend(
             let (inputs, targets) = (rows.inputs(chunk), rows.targets(chunk));
             model.add_gradients(&Batch { inputs, targets, offsets: (0..=chunk.len()).collect() }, &mut sum)?;
         }
-        optimizer.update(step, model.trainable_mut(), |i| sum[i] / divisor as f32);
+        optimizer.update(step, model.trainable_mut(), sum.iter().map(|g| g / divisor as f32));
     }
     let weights = optimizer.result(model.trainable()).to_vec();
     model.trainable_mut().copy_from_slice(&weights);
@@ -329,9 +328,9 @@ train = "all"
 epsilon = 4
 delta = 1e-5
 [sample]
-units = 256
+units = 64
 [training]
-epochs = 30
+epochs = 60
 checkpoint_every = 100000
 [clipping]
 kind = "flat"
@@ -339,7 +338,7 @@ bound = 0.5
 [optimizer]
 kind = "adamw"
 beta2 = 0.99
-learning_rate = 2e-3
+learning_rate = 1e-3
 warmup_steps = 10
 cosine = true
 [output]
@@ -410,7 +409,7 @@ fn options() -> Fallible<Options> {
     let mut words = std::env::args().skip(1);
     let data = words.next().filter(|word| !word.starts_with("--")).ok_or(USAGE)?.into();
     let (folder, set) = ("out".into(), BTreeMap::new());
-    let mut options = Options { data, folder, units: 2000, run: 1, runs: 5, twins: 5, twin_rate: 4e-3, set };
+    let mut options = Options { data, folder, units: 2000, run: 1, runs: 5, twins: 3, twin_rate: 5e-3, set };
     while let Some(word) = words.next() {
         let value = words.next().ok_or(USAGE)?;
         match word.as_str() {

@@ -38,8 +38,8 @@ struct Options {
 async fn main() -> Fallible<()> {
     let options = options()?;
     let folder = tempfile::tempdir()?;
-    let base = std::fs::canonicalize(&options.job)?.parent().unwrap_or(Path::new("/")).to_owned();
-    let whole = written(&options)?.placed(&base);
+    let base = options.job.parent().unwrap_or(Path::new("")).to_owned();
+    let whole = written(&options)?;
     let test_data = &whole.evaluation.as_ref().ok_or("the job has no [evaluation], so no test rows")?.data;
     let test = Source::open(test_data, &base, None)?.public_rows()?;
 
@@ -97,7 +97,7 @@ fn twin(job: &Job, base: &Path, rows: &Rows, test: &Rows, seed: u64, rate: Optio
             model.add_gradients(&Batch { inputs, targets, offsets: (0..=chunk.len()).collect() }, &mut sum)?;
         }
         let divisor = plan.divisor() as f32;
-        optimizer.update(step, model.trainable_mut(), |i| sum[i] / divisor);
+        optimizer.update(step, model.trainable_mut(), sum.iter().map(|g| g / divisor));
     }
     let weights = optimizer.result(model.trainable()).to_vec();
     model.trainable_mut().copy_from_slice(&weights);

@@ -79,7 +79,9 @@ pub struct Observed {
 }
 
 /// A model whose trainable parameters are one flat vector.
-pub trait Model {
+///
+/// Several threads ask it for gradients at once.
+pub trait Model: Sync {
     /// The trainable parameters.
     fn trainable(&self) -> &[f32];
 
@@ -93,17 +95,17 @@ pub trait Model {
     ///
     /// The gradient of a sample is that of the mean loss of its rows.
     fn add_clipped(
-        &mut self,
+        &self,
         batch: &Batch,
         clipping: &Clipping,
         sum: &mut [f32],
     ) -> Result<Observed, Box<dyn Error + Send + Sync>>;
 
     /// Adds the gradients of all samples, not clipped, to `sum`: the twin without privacy.
-    fn add_gradients(&mut self, batch: &Batch, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>>;
+    fn add_gradients(&self, batch: &Batch, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>>;
 
     /// Rows × outputs: scores of classes, predicted numbers, or of a language model the loss of each row.
-    fn predict(&mut self, inputs: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>>;
+    fn predict(&self, inputs: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>>;
 }
 
 /// A trainable layer in the flat vector of parameters.

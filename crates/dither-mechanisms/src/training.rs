@@ -1,11 +1,15 @@
 //! Noise for training: one charge, many noisy sums.
 
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 use dither_core::{GateError, L2Sensitivity, Mechanism, Neighbors, OpenGate, PrivacyEvent, Ratio, Sensitive, hazmat};
 use dither_noise::{JobKey, NoiseTable, Purpose};
 
 use crate::error::MechanismError;
+
+/// How many coordinates draw their noise from one stream: few enough for the caches.
+const BLOCK: usize = 1 << 15;
 
 /// Who computes the exact sums of a training run and takes the noisy ones.
 pub trait Steps {
@@ -58,6 +62,7 @@ pub struct Training<S> {
     coordinates: usize,
     steps: u64,
     neighbors: Neighbors,
+    threads: usize,
     run: PhantomData<fn(S)>,
 }
 
@@ -88,7 +93,12 @@ impl<S> Training<S> {
         if variance.numerator() / variance.denominator() >= 1 << 100 {
             return out_of_range("noise variance");
         }
-        Ok(Self { rate, sensitivity, variance, coordinates, steps, neighbors, run: PhantomData })
+        Ok(Self { rate, sensitivity, variance, coordinates, steps, neighbors, threads: 1, run: PhantomData })
+    }
+
+    /// Has so many threads draw the noise, at most. What is drawn does not depend on it.
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
     }
 
     /// The probability that a unit enters a sample.
@@ -133,14 +143,36 @@ impl<S: Steps> Training<S> {
     /// Every step from the first: the exact sum, and noise once.
     pub(crate) fn run(&self, run: &mut S, key: &JobKey) -> Result<u64, GateError> {
         let table = NoiseTable::gaussian(self.variance).map_err(|_| GateError::Failed)?;
-        let (mut sum, mut noise) = (vec![0i64; self.coordinates], vec![0i64; self.coordinates]);
+        let mut sum = vec![0i64; self.coordinates];
         for step in run.first()..self.steps {
             run.exact(step, &mut sum)?;
-            table.fill(&mut key.stream(Purpose::Noise, step, 0), &mut noise).map_err(|_| GateError::Failed)?;
-            // A sum at the end of the range stays there, as every function of the noisy sum is free.
-            sum.iter_mut().zip(&noise).for_each(|(sum, noise)| *sum = sum.saturating_add(*noise));
+            add_noise(&table, key, step, &mut sum, self.threads)?;
             run.noisy(step, &sum)?;
         }
         Ok(self.steps)
     }
+}
+
+/// Adds the noise of a step. Every block of coordinates has a stream of its own, so that threads take them in any order.
+fn add_noise(table: &NoiseTable, key: &JobKey, step: u64, sum: &mut [i64], threads: usize) -> Result<(), GateError> {
+    let others = threads.min(sum.len().div_ceil(BLOCK)).saturating_sub(1);
+    let blocks = Mutex::new((0u64..).zip(sum.chunks_mut(BLOCK)));
+    let work = || {
+        let mut noise = Vec::new();
+        loop {
+            let block = blocks.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((block, sum)) = block else { return Ok(()) };
+            noise.resize(sum.len(), 0);
+            table.fill(&mut key.stream(Purpose::Noise, step, block), &mut noise).map_err(|_| GateError::Failed)?;
+            // A sum at the end of the range stays there, as every function of the noisy sum is free.
+            sum.iter_mut().zip(&noise).for_each(|(sum, noise)| *sum = sum.saturating_add(*noise));
+        }
+    };
+    std::thread::scope(|scope| {
+        // Where the system has no more threads, the others do all the work.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let others: Vec<_> = (0..others).filter_map(spawn).collect();
+        let mine = work();
+        others.into_iter().map(|other| other.join().unwrap_or(Err(GateError::Failed))).fold(mine, Result::and)
+    })
 }

@@ -111,7 +111,7 @@ impl NoiseTable {
 
     /// Overwrites the buffer with independent draws.
     ///
-    /// Takes two, four or eight random bytes per draw, as many as slot and cell need, and 24 more for each attempt
+    /// Takes two, four, five or eight random bytes per draw, as many as slot and cell need, and 24 more for each attempt
     /// of the few that have to be looked at, in blocks of a thousand draws. The time of a whole call depends a
     /// little on how many these were; where a single draw is timed use [`draw`](Self::draw).
     ///
@@ -122,6 +122,7 @@ impl NoiseTable {
         let filled = match SLOT_BITS + self.cell_bits {
             ..=16 => self.fill_from::<2, S>(source, out),
             17..=32 => self.fill_from::<4, S>(source, out),
+            33..=40 => self.fill_from::<5, S>(source, out),
             _ => self.fill_from::<8, S>(source, out),
         };
         if filled.is_err() {

@@ -18,8 +18,8 @@ use proptest::prelude::*;
 const MILLION: usize = 1_000_000;
 
 /// Scales, and σ.
-const WIDTHS: [(u128, u128); 8] =
-    [(3, 10), (1, 1), (37, 10), (10, 1), (2001, 2), (1 << 20, 1), (1 << 40, 1), (1 << 50, 1)];
+const WIDTHS: [(u128, u128); 9] =
+    [(3, 10), (1, 1), (37, 10), (10, 1), (2001, 2), (1 << 20, 1), (1 << 27, 1), (1 << 40, 1), (1 << 50, 1)];
 
 #[derive(Clone, Copy, Debug)]
 enum Noise {
@@ -218,7 +218,7 @@ fn check_remainders(sample: &[i128], modulus: i128) -> Result<(), Misfit> {
 
 #[test]
 fn fp_01_no_low_bit_and_no_lattice_shows() {
-    for (seed, width) in (600..).zip([(1 << 20, 1), (1 << 40, 1), (1 << 50, 1)]) {
+    for (seed, width) in (600..).zip([(1 << 20, 1), (1 << 27, 1), (1 << 40, 1), (1 << 50, 1)]) {
         for noise in [Laplace, Gaussian] {
             let sample = noise.bulk(seed, width, MILLION);
             for modulus in [2, 3, 5, 7, 16, 64, 1000, 4096] {

@@ -55,7 +55,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("sqlparser", &["dither-query"]),
     ("sqlx", &["dither-ledger", "dither-postgres"]),
     ("maud", &["dither-report"]),
-    ("ndarray", &["dither-learn"]),
+    ("faer", &["dither-learn"]),
     ("safetensors", &["dither-learn"]),
 ];
 

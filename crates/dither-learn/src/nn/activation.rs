@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::buffer::Buffer;
 use super::simd::{exp, normal, wide};
 
 /// A function of single numbers.
@@ -20,8 +21,8 @@ pub enum Activation {
 
 impl Activation {
     /// f of every number.
-    pub(crate) fn forward(self, inputs: &[f32]) -> Vec<f32> {
-        let mut outputs = vec![0.0; inputs.len()];
+    pub(crate) fn forward(self, inputs: &[f32]) -> Buffer {
+        let mut outputs = Buffer::zeros(inputs.len());
         let pairs = outputs.iter_mut().zip(inputs);
         match self {
             // Written so that NaN stays NaN.
@@ -98,8 +99,8 @@ fn tanh(x: f32) -> f32 {
 ///
 /// # References
 /// Shazeer, *GLU Variants Improve Transformer* (2020).
-pub(crate) fn gated(inputs: &[f32], hidden: usize) -> Vec<f32> {
-    let mut outputs = vec![0.0; inputs.len() / 2];
+pub(crate) fn gated(inputs: &[f32], hidden: usize) -> Buffer {
+    let mut outputs = Buffer::zeros(inputs.len() / 2);
     wide(
         #[inline(always)]
         || {
@@ -115,8 +116,8 @@ pub(crate) fn gated(inputs: &[f32], hidden: usize) -> Vec<f32> {
 }
 
 /// The gradient of the inputs of [`gated`].
-pub(crate) fn gated_back(inputs: &[f32], gradients: &[f32], hidden: usize) -> Vec<f32> {
-    let mut back = vec![0.0; inputs.len()];
+pub(crate) fn gated_back(inputs: &[f32], gradients: &[f32], hidden: usize) -> Buffer {
+    let mut back = Buffer::zeros(inputs.len());
     wide(
         #[inline(always)]
         || {

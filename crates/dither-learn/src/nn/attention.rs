@@ -1,5 +1,6 @@
 //! Multi-head attention within sequences.
 
+use super::buffer::Buffer;
 use super::matrix::{add_product, part, part_mut, product, view, view_mut};
 use super::simd::{exp, fold, largest, sum, wide};
 use super::spans::Spans;
@@ -34,11 +35,11 @@ impl Attention {
     }
 
     /// Outputs of all heads side by side, and the weights of every sequence and head.
-    pub fn forward(&self, inputs: &[f32], sequences: &Spans) -> (Vec<f32>, Vec<f32>) {
+    pub fn forward(&self, inputs: &[f32], sequences: &Spans) -> (Buffer, Buffer) {
         let outputs = self.heads * self.width;
-        let mut out = vec![0.0; sequences.total() * outputs];
+        let mut out = Buffer::zeros(sequences.total() * outputs);
         let squares: usize = sequences.iter().map(|span| span.len() * span.len()).sum();
-        let mut weights = vec![0.0; squares * self.heads];
+        let mut weights = Buffer::zeros(squares * self.heads);
         let all = view(inputs, self.inputs());
         let mut y = view_mut(&mut out, outputs);
         let mut rest = &mut weights[..];
@@ -47,7 +48,7 @@ impl Attention {
             let (weights, after) = rest.split_at_mut(length * length);
             rest = after;
             let [q, k, v] = self.columns(head).map(|columns| part(&all, span.clone(), columns));
-            product(&q, &k.t(), &mut view_mut(weights, length));
+            product(&q, &k.transpose(), &mut view_mut(weights, length));
             wide(
                 #[inline(always)]
                 || {
@@ -65,12 +66,12 @@ impl Attention {
     }
 
     /// The gradient of the inputs.
-    pub fn backward(&self, inputs: &[f32], weights: &[f32], gradients: &[f32], sequences: &Spans) -> Vec<f32> {
-        let mut back = vec![0.0; inputs.len()];
+    pub fn backward(&self, inputs: &[f32], weights: &[f32], gradients: &[f32], sequences: &Spans) -> Buffer {
+        let mut back = Buffer::zeros(inputs.len());
         let (all, gradients) = (view(inputs, self.inputs()), view(gradients, self.heads * self.width));
         let mut out = view_mut(&mut back, self.inputs());
         let longest = sequences.iter().map(|span| span.len()).max().unwrap_or(0);
-        let (mut slopes, mut rest) = (vec![0.0; longest * longest], weights);
+        let (mut slopes, mut rest) = (Buffer::zeros(longest * longest), weights);
         for (span, head) in sequences.iter().flat_map(|span| (0..self.heads).map(move |head| (span.clone(), head))) {
             let length = span.len();
             let (weights, after) = rest.split_at(length * length);
@@ -79,7 +80,7 @@ impl Attention {
             let [q, k, v] = columns.clone().map(|columns| part(&all, span.clone(), columns));
             let g = part(&gradients, span.clone(), columns[0].clone());
             let slopes = &mut slopes[..length * length];
-            product(&g, &v.t(), &mut view_mut(slopes, length));
+            product(&g, &v.transpose(), &mut view_mut(slopes, length));
             wide(
                 #[inline(always)]
                 || {
@@ -94,8 +95,8 @@ impl Attention {
             let (slopes, weights) = (view(slopes, length), view(weights, length));
             let [to_q, to_k, to_v] = columns;
             product(&slopes, &k, &mut part_mut(&mut out, span.clone(), to_q));
-            add_product(&slopes.t(), &q, &mut part_mut(&mut out, span.clone(), to_k));
-            add_product(&weights.t(), &g, &mut part_mut(&mut out, span, to_v));
+            add_product(&slopes.transpose(), &q, &mut part_mut(&mut out, span.clone(), to_k));
+            add_product(&weights.transpose(), &g, &mut part_mut(&mut out, span, to_v));
         }
         back
     }

@@ -1,13 +1,14 @@
 //! One block of a transformer: attention, then two linear layers, each with a way round.
 
 use super::activation::{Activation, gated, gated_back};
+use super::add_to as add;
 use super::attention::Attention;
+use super::buffer::Buffer;
 use super::description::{Lora, Target};
 use super::linear::{Hidden, Linear};
 use super::norm::{Norm, Normalised};
 use super::parameters::{Builder, Parameters, Start};
 use super::rotary::Rotary;
-use super::simd::{add_scaled, wide};
 use super::spans::Spans;
 use super::tape::Tape;
 
@@ -71,13 +72,13 @@ pub struct Names {
 #[derive(Debug)]
 pub struct Saved {
     norms: [Normalised; 2],
-    inward: (Vec<f32>, Hidden),
+    inward: (Buffer, Hidden),
     /// Queries, keys and values, and the weights of attention.
-    attention: (Vec<f32>, Vec<f32>),
-    output: (Vec<f32>, Hidden),
-    up: (Vec<f32>, Hidden),
-    activation: Vec<f32>,
-    down: (Vec<f32>, Hidden),
+    attention: (Buffer, Buffer),
+    output: (Buffer, Hidden),
+    up: (Buffer, Hidden),
+    activation: Buffer,
+    down: (Buffer, Hidden),
 }
 
 /// The standard deviation that weights of transformers start with, and the models before us did.
@@ -130,7 +131,7 @@ impl Block {
         }
     }
 
-    pub fn forward(&self, parameters: &Parameters, x: Vec<f32>, sequences: &Spans) -> (Vec<f32>, Saved) {
+    pub fn forward(&self, parameters: &Parameters, x: Buffer, sequences: &Spans) -> (Buffer, Saved) {
         let (x, around, early) = self.enter(0, parameters, x);
         let (mut inward, hidden) = self.inward.forward(parameters, &x);
         self.turn(&mut inward, sequences, false);
@@ -163,12 +164,7 @@ impl Block {
     }
 
     /// What goes into a half, what goes round it if that is something else, and the norm before it.
-    fn enter(
-        &self,
-        half: usize,
-        parameters: &Parameters,
-        x: Vec<f32>,
-    ) -> (Vec<f32>, Option<Vec<f32>>, Option<Normalised>) {
+    fn enter(&self, half: usize, parameters: &Parameters, x: Buffer) -> (Buffer, Option<Buffer>, Option<Normalised>) {
         if !self.before {
             return (x, None, None);
         }
@@ -182,9 +178,9 @@ impl Block {
         &self,
         half: usize,
         parameters: &Parameters,
-        y: Vec<f32>,
+        y: Buffer,
         early: Option<Normalised>,
-    ) -> (Vec<f32>, Normalised) {
+    ) -> (Buffer, Normalised) {
         match early {
             Some(saved) => (y, saved),
             None => self.norms[half].forward(parameters, y),
@@ -196,11 +192,11 @@ impl Block {
         &self,
         parameters: &Parameters,
         saved: Saved,
-        gradients: Vec<f32>,
+        gradients: Buffer,
         (spans, sequences): (&Spans, &Spans),
         tape: &mut Tape<'_>,
         wanted: bool,
-    ) -> Vec<f32> {
+    ) -> Buffer {
         let [first, second] = saved.norms;
         let norm = |half: usize, saved, g, tape: &mut Tape<'_>, wanted| {
             self.norms[half].backward(parameters, saved, g, spans, tape, wanted)
@@ -225,7 +221,7 @@ impl Block {
             true => (g, Some(first)),
             false => (norm(0, first, g, tape, true), None),
         };
-        let around = if wanted { g.clone() } else { Vec::new() };
+        let around = if wanted { g.clone() } else { Buffer::default() };
         let g = self.output.backward(parameters, saved.output, g, spans, tape, true);
         let (inward, weights) = saved.attention;
         let mut g = self.attention.backward(&inward, &weights, &g, sequences);
@@ -243,13 +239,6 @@ impl Block {
 }
 
 /// Inputs are kept where the gradient of weights needs them.
-fn kept(linear: &Linear, inputs: Vec<f32>) -> Vec<f32> {
-    if linear.keeps_inputs() { inputs } else { Vec::new() }
-}
-
-fn add(sum: &mut [f32], x: &[f32]) {
-    wide(
-        #[inline(always)]
-        || add_scaled(sum, 1.0, x),
-    );
+fn kept(linear: &Linear, inputs: Buffer) -> Buffer {
+    if linear.keeps_inputs() { inputs } else { Buffer::default() }
 }

@@ -1,6 +1,7 @@
 //! Layers one after the other.
 
 use super::activation::Activation;
+use super::buffer::Buffer;
 use super::description::{Input, Layers, Stage};
 use super::error::NetworkError;
 use super::images::{Conv, Pool, Size, Windows, transpose};
@@ -36,8 +37,8 @@ enum Unit {
 
 /// What a layer keeps for the way back.
 enum Saved {
-    Linear(Vec<f32>, Hidden),
-    Inputs(Vec<f32>),
+    Linear(Buffer, Hidden),
+    Inputs(Buffer),
     Places(Vec<u32>),
     Normalised(Normalised),
     Nothing,
@@ -127,7 +128,7 @@ impl Feedforward {
 
     /// Scores of all rows.
     pub fn predict(&self, parameters: &Parameters, inputs: &[f32]) -> Vec<f32> {
-        self.units.iter().fold(inputs.to_vec(), |x, unit| unit.forward(parameters, x).0)
+        self.units.iter().fold(Buffer::copy(inputs), |x, unit| unit.forward(parameters, x).0).to_vec()
     }
 
     /// Scores of all rows, then back with what `loss` makes of them: their gradients.
@@ -140,7 +141,7 @@ impl Feedforward {
         loss: impl FnOnce(&mut [f32]) -> T,
     ) -> T {
         let mut saved = Vec::with_capacity(self.units.len());
-        let mut x = inputs.to_vec();
+        let mut x = Buffer::copy(inputs);
         for unit in &self.units {
             let (y, kept) = unit.forward(parameters, x);
             saved.push(kept);
@@ -189,7 +190,7 @@ impl Unit {
         matches!(self, Self::Linear(_) | Self::Conv(_) | Self::Norm(_) | Self::GroupNorm(_))
     }
 
-    fn forward(&self, parameters: &Parameters, x: Vec<f32>) -> (Vec<f32>, Saved) {
+    fn forward(&self, parameters: &Parameters, x: Buffer) -> (Buffer, Saved) {
         match self {
             Self::Linear(linear) => {
                 let (y, hidden) = linear.forward(parameters, &x);
@@ -220,11 +221,11 @@ impl Unit {
         &self,
         parameters: &Parameters,
         saved: Saved,
-        mut g: Vec<f32>,
+        mut g: Buffer,
         samples: &Spans,
         tape: &mut Tape<'_>,
         wanted: bool,
-    ) -> Vec<f32> {
+    ) -> Buffer {
         match (self, saved) {
             (Self::Linear(linear), Saved::Linear(x, hidden)) => {
                 linear.backward(parameters, (x, hidden), g, samples, tape, wanted)

@@ -13,8 +13,8 @@ use super::error::NetworkError;
 
 /// A GGUF file of a network of the Llama family, with everything in it in bounds.
 ///
-/// Reading is total: whatever the bytes are, the result is a file or an error, and nothing larger than the file is made
-/// of them but tensors that are asked for.
+/// Reading is total: whatever the bytes are, the result is a file or an error, and what is made of them is no larger than a
+/// few times the file.
 pub struct Gguf<'file> {
     metadata: BTreeMap<&'file str, Value<'file>>,
     tensors: BTreeMap<&'file str, Tensor<'file>>,

@@ -20,15 +20,15 @@ pub fn squares(x: &View<'_>, g: &View<'_>, columns: impl Iterator<Item = Range<u
         return columns.map(|range| input * square(&part(g, 0..1, range))).collect();
     }
     let weights = x.ncols() * g.ncols();
-    let inputs = (pays(rows, weights) && rows > 0).then(|| multiply(x, &x.t()));
+    let inputs = (pays(rows, weights) && rows > 0).then(|| multiply(x, &x.transpose()));
     let norm = |range: Range<usize>| {
         let g = part(g, 0..rows, range);
-        let ghost = inputs.as_ref().and_then(|inputs| Sum::of(inputs, &multiply(&g, &g.t()), rows).checked());
+        let ghost = inputs.as_ref().and_then(|inputs| Sum::of(inputs, &multiply(&g, &g.transpose()), rows).checked());
         ghost.unwrap_or_else(|| {
             rounded_up(
                 wide(
                     #[inline(always)]
-                    || sum_of_squares(&multiply(&g.t(), x)),
+                    || sum_of_squares(&multiply(&g.transpose(), x)),
                 ),
                 lengths(x, &g),
             )
@@ -51,12 +51,12 @@ pub fn rounded_up(square: f64, lengths: f64) -> f64 {
 }
 
 fn square(row: &View<'_>) -> f64 {
-    match row.as_slice() {
+    match row.row(0).try_as_row_major().map(|row| row.as_slice()) {
         Some(row) => wide(
             #[inline(always)]
             || sum_of_squares(row),
         ),
-        None => row.iter().map(|&value| f64::from(value) * f64::from(value)).sum(),
+        None => row.row(0).iter().map(|&value| f64::from(value) * f64::from(value)).sum(),
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         let (x, g) = (view(&x, 20), view(&g, 10));
         assert!(pays(3, 200) && !pays(10, 200));
         let found = squares(&x, &g, [0..4, 4..10].into_iter());
-        let made = |range| sum_of_squares(&multiply(&part(&g, 0..3, range).t(), &x));
+        let made = |range| sum_of_squares(&multiply(&part(&g, 0..3, range).transpose(), &x));
         for (found, made) in found.into_iter().zip([made(0..4), made(4..10)]) {
             assert!(found >= made && found < made * (1.0 + 1e-5), "{found} instead of {made}");
         }

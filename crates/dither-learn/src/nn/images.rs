@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::buffer::Buffer;
 use super::linear::Linear;
 use super::parameters::Parameters;
 use super::simd::wide;
@@ -42,27 +43,26 @@ impl Windows {
     }
 
     /// Every window as a row: kernel × kernel × channels numbers, zero outside the image.
-    fn unfold(&self, images: &[f32], windows: (usize, usize)) -> Vec<f32> {
+    fn unfold(&self, images: &[f32], windows: (usize, usize)) -> Buffer {
         let run = self.kernel * self.input.channels;
         let count = images.len() / self.input.numbers();
-        let mut unfolded = Vec::with_capacity(count * windows.0 * windows.1 * self.kernel * run);
+        let mut unfolded = Buffer::zeros(count * windows.0 * windows.1 * self.kernel * run);
         let lines = self.lines(windows);
+        let mut parts = unfolded.chunks_exact_mut(run);
         for image in images.chunks_exact(self.input.numbers()) {
-            for (from, inside) in &lines {
-                unfolded.resize(unfolded.len() + inside.start, 0.0);
-                unfolded.extend_from_slice(&image[*from..from + inside.len()]);
-                unfolded.resize(unfolded.len() + run - inside.end, 0.0);
+            for ((from, inside), part) in lines.iter().zip(&mut parts) {
+                part[inside.clone()].copy_from_slice(&image[*from..from + inside.len()]);
             }
         }
         unfolded
     }
 
     /// Adds rows of windows back to where their numbers came from.
-    fn fold(&self, unfolded: &[f32], windows: (usize, usize)) -> Vec<f32> {
+    fn fold(&self, unfolded: &[f32], windows: (usize, usize)) -> Buffer {
         let run = self.kernel * self.input.channels;
         let row = self.kernel * run;
         let count = unfolded.len() / (windows.0 * windows.1 * row);
-        let mut images = vec![0.0; count * self.input.numbers()];
+        let mut images = Buffer::zeros(count * self.input.numbers());
         let lines = self.lines(windows);
         let mut parts = unfolded.chunks_exact(run);
         for image in images.chunks_exact_mut(self.input.numbers()) {
@@ -104,7 +104,7 @@ pub struct Conv {
 }
 
 impl Conv {
-    pub fn forward(&self, parameters: &Parameters, images: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    pub fn forward(&self, parameters: &Parameters, images: &[f32]) -> (Buffer, Buffer) {
         let unfolded = self.windows.unfold(images, self.count);
         let (outputs, _) = self.linear.forward(parameters, &unfolded);
         (outputs, unfolded)
@@ -113,12 +113,12 @@ impl Conv {
     pub fn backward(
         &self,
         parameters: &Parameters,
-        unfolded: Vec<f32>,
-        gradients: Vec<f32>,
+        unfolded: Buffer,
+        gradients: Buffer,
         spans: &Spans,
         tape: &mut Tape<'_>,
         wanted: bool,
-    ) -> Vec<f32> {
+    ) -> Buffer {
         let spans = spans.times(self.count.0 * self.count.1);
         let saved = (unfolded, Vec::new());
         let back = self.linear.backward(parameters, saved, gradients, &spans, tape, wanted);
@@ -136,12 +136,12 @@ pub struct Pool {
 
 impl Pool {
     /// Outputs, and of the largest ones where in the window they lie.
-    pub fn forward(&self, images: &[f32]) -> (Vec<f32>, Vec<u32>) {
+    pub fn forward(&self, images: &[f32]) -> (Buffer, Vec<u32>) {
         let channels = self.windows.input.channels;
         let size = self.count.0 * self.count.1 * channels;
         let rows = images.len() / self.windows.input.numbers();
         if !self.largest {
-            let mut outputs = vec![0.0; rows * size];
+            let mut outputs = Buffer::zeros(rows * size);
             let share = 1.0 / (self.windows.kernel * self.windows.kernel) as f32;
             for (index, out) in outputs.chunks_exact_mut(channels).enumerate() {
                 for start in self.inside(index) {
@@ -150,7 +150,8 @@ impl Pool {
             }
             return (outputs, Vec::new());
         }
-        let (mut outputs, mut places) = (vec![f32::NEG_INFINITY; rows * size], vec![0; rows * size]);
+        let (mut outputs, mut places) = (Buffer::zeros(rows * size), vec![0; rows * size]);
+        outputs.fill(f32::NEG_INFINITY);
         wide(
             #[inline(always)]
             || {
@@ -165,10 +166,10 @@ impl Pool {
         (outputs, places)
     }
 
-    pub fn backward(&self, places: &[u32], gradients: &[f32]) -> Vec<f32> {
+    pub fn backward(&self, places: &[u32], gradients: &[f32]) -> Buffer {
         let channels = self.windows.input.channels;
         let rows = gradients.len() / (self.count.0 * self.count.1 * channels);
-        let mut back = vec![0.0; rows * self.windows.input.numbers()];
+        let mut back = Buffer::zeros(rows * self.windows.input.numbers());
         let share = 1.0 / (self.windows.kernel * self.windows.kernel) as f32;
         wide(
             #[inline(always)]
@@ -219,8 +220,8 @@ fn add_where(sums: &mut [f32], places: &[u32], place: u32, gradients: &[f32]) {
 }
 
 /// From (row, column, channel) to (channel, row, column) or back: `inner` numbers become the outer ones.
-pub fn transpose(images: &[f32], outer: usize, inner: usize) -> Vec<f32> {
-    let mut out = vec![0.0; images.len()];
+pub fn transpose(images: &[f32], outer: usize, inner: usize) -> Buffer {
+    let mut out = Buffer::zeros(images.len());
     for (image, out) in images.chunks_exact(outer * inner).zip(out.chunks_exact_mut(outer * inner)) {
         for (position, row) in image.chunks_exact(inner).enumerate() {
             for (channel, &x) in row.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::buffer::Buffer;
 use super::matrix::{add_product, multiply, part, part_mut, view, view_mut};
 use super::parameters::{Builder, Parameters, Slot, Start};
 use super::simd::{add_scaled, wide};
@@ -37,7 +38,7 @@ pub struct Adapter {
 }
 
 /// What the backward pass needs besides the inputs: x·Aᵀ of every adapter.
-pub type Hidden = Vec<Vec<f32>>;
+pub type Hidden = Vec<Buffer>;
 
 impl Linear {
     /// Parts with names and outputs. A weight starts uniform with a variance of 1/(3·inputs) or as `start` says.
@@ -74,24 +75,28 @@ impl Linear {
         !self.adapters.is_empty() || self.weights.iter().any(|slot| slot.layer.is_some())
     }
 
-    pub fn forward(&self, parameters: &Parameters, inputs: &[f32]) -> (Vec<f32>, Hidden) {
+    pub fn forward(&self, parameters: &Parameters, inputs: &[f32]) -> (Buffer, Hidden) {
         let rows = inputs.len() / self.inputs;
         let mut outputs = match self.biases.is_empty() {
-            true => vec![0.0; rows * self.outputs],
-            false => parameters.adjacent(&self.biases).repeat(rows),
+            true => Buffer::zeros(rows * self.outputs),
+            false => Buffer::repeat(parameters.adjacent(&self.biases), rows),
         };
         let x = view(inputs, self.inputs);
         let mut y = view_mut(&mut outputs, self.outputs);
-        add_product(&x, &view(parameters.adjacent(&self.weights), self.inputs).t(), &mut y);
+        add_product(&x, &view(parameters.adjacent(&self.weights), self.inputs).transpose(), &mut y);
         let mut hidden = Hidden::new();
         for adapter in &self.adapters {
-            let mut h = multiply(&x, &view(parameters.get(adapter.down), self.inputs).t());
+            let mut h = multiply(&x, &view(parameters.get(adapter.down), self.inputs).transpose());
             wide(
                 #[inline(always)]
                 || h.iter_mut().for_each(|h| *h *= adapter.scale),
             );
             let up = view(parameters.get(adapter.up), adapter.rank);
-            add_product(&view(&h, adapter.rank), &up.t(), &mut part_mut(&mut y, 0..rows, adapter.columns.clone()));
+            add_product(
+                &view(&h, adapter.rank),
+                &up.transpose(),
+                &mut part_mut(&mut y, 0..rows, adapter.columns.clone()),
+            );
             hidden.push(h);
         }
         (outputs, hidden)
@@ -101,16 +106,16 @@ impl Linear {
     pub fn backward(
         &self,
         parameters: &Parameters,
-        (inputs, hidden): (Vec<f32>, Hidden),
-        gradients: Vec<f32>,
+        (inputs, hidden): (Buffer, Hidden),
+        gradients: Buffer,
         spans: &Spans,
         tape: &mut Tape<'_>,
         wanted: bool,
-    ) -> Vec<f32> {
+    ) -> Buffer {
         let g = view(&gradients, self.outputs);
         let mut back = match wanted {
             true => multiply(&g, &view(parameters.adjacent(&self.weights), self.inputs)),
-            false => Vec::new(),
+            false => Buffer::default(),
         };
         for (adapter, hidden) in self.adapters.iter().zip(hidden) {
             let g = part(&g, 0..g.nrows(), adapter.columns.clone());
@@ -123,11 +128,11 @@ impl Linear {
             let (h, x, u) = (view(&hidden, adapter.rank), view(&inputs, self.inputs), view(&u, adapter.rank));
             tape.rows(adapter.up, spans, |rows, out| {
                 let (g, h) = (part(&g, rows.clone(), 0..adapter.columns.len()), part(&h, rows, 0..adapter.rank));
-                add_product(&g.t(), &h, &mut view_mut(out, adapter.rank));
+                add_product(&g.transpose(), &h, &mut view_mut(out, adapter.rank));
             });
             tape.rows(adapter.down, spans, |rows, out| {
                 let (u, x) = (part(&u, rows.clone(), 0..adapter.rank), part(&x, rows, 0..self.inputs));
-                add_product(&u.t(), &x, &mut view_mut(out, self.inputs));
+                add_product(&u.transpose(), &x, &mut view_mut(out, self.inputs));
             });
             if wanted {
                 let down = view(parameters.get(adapter.down), self.inputs);

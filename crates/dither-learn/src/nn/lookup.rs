@@ -71,12 +71,12 @@ pub fn tied_square(ids: &[u32], looked_up: &[f32], x: &View<'_>, g: &View<'_>) -
         })
         .sum();
     if ghost::pays(positions, rows * width) {
-        let mut sum = Sum::of(&multiply(x, &x.t()), &multiply(g, &g.t()), positions);
+        let mut sum = Sum::of(&multiply(x, &x.transpose()), &multiply(g, &g.transpose()), positions);
         let e = super::matrix::view(looked_up, width);
-        let cross = multiply(&e, &x.t());
+        let cross = multiply(&e, &x.transpose());
         let (mut value, mut magnitude) = (0.0, 0.0);
         for (&id, row) in ids.iter().zip(cross.chunks(positions)) {
-            for (&product, &g) in row.iter().zip(g.column(id as usize)) {
+            for (&product, &g) in row.iter().zip(g.col(id as usize).iter()) {
                 let term = f64::from(product) * f64::from(g);
                 value += term;
                 magnitude += term.abs();
@@ -92,7 +92,7 @@ pub fn tied_square(ids: &[u32], looked_up: &[f32], x: &View<'_>, g: &View<'_>) -
             return square;
         }
     }
-    let mut table = multiply(&g.t(), x);
+    let mut table = multiply(&g.transpose(), x);
     add(&mut table, ids, looked_up, width);
     ghost::rounded_up(
         wide(

@@ -21,6 +21,7 @@
 mod activation;
 mod attention;
 mod block;
+mod buffer;
 mod description;
 mod error;
 mod factors;
@@ -56,3 +57,14 @@ pub use gguf::Gguf;
 pub use int8::{Quantized, quantize};
 pub use network::Network;
 pub use weights::AdapterFiles;
+
+pub(crate) use buffer::{Buffer, give_back};
+pub(crate) use simd::{sum_of_squares, wide};
+
+/// sum += x.
+pub(crate) fn add_to(sum: &mut [f32], x: &[f32]) {
+    wide(
+        #[inline(always)]
+        || simd::add_scaled(sum, 1.0, x),
+    );
+}

@@ -183,7 +183,7 @@ impl Model for Network {
     }
 
     fn add_clipped(
-        &mut self,
+        &self,
         batch: &Batch,
         clipping: &Clipping,
         sum: &mut [f32],
@@ -198,13 +198,13 @@ impl Model for Network {
         Ok(Observed { losses, not_finite: factors.dropped(), norms: factors.norms })
     }
 
-    fn add_gradients(&mut self, batch: &Batch, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>> {
+    fn add_gradients(&self, batch: &Batch, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>> {
         let samples = self.samples(batch, sum)?;
         let losses = self.pass(batch, &samples, &mut Tape::plain(sum))?;
         Ok(Observed { losses, ..Observed::default() })
     }
 
-    fn predict(&mut self, inputs: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>> {
+    fn predict(&self, inputs: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>> {
         self.rows(inputs)?;
         let predicted = match (&self.body, inputs) {
             (Body::Layers(body), Inputs::Numbers { values, width }) => {

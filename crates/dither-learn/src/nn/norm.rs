@@ -1,5 +1,6 @@
 //! Normalisation within one position: LayerNorm, RMSNorm, and GroupNorm within one image.
 
+use super::buffer::Buffer;
 use super::parameters::{Builder, Parameters, Slot, Start};
 use super::simd::{fold, sum, wide};
 use super::spans::Spans;
@@ -18,7 +19,7 @@ pub struct Norm {
 /// Normalised rows, and by what they were multiplied.
 #[derive(Debug)]
 pub struct Normalised {
-    rows: Vec<f32>,
+    rows: Buffer,
     inverse: Vec<f32>,
 }
 
@@ -31,9 +32,9 @@ impl Norm {
         Self { width, gamma, beta, epsilon: epsilon as f32 }
     }
 
-    pub fn forward(&self, parameters: &Parameters, mut rows: Vec<f32>) -> (Vec<f32>, Normalised) {
+    pub fn forward(&self, parameters: &Parameters, mut rows: Buffer) -> (Buffer, Normalised) {
         let (gamma, beta) = (parameters.get(self.gamma), self.beta.map(|beta| parameters.get(beta)));
-        let mut outputs = vec![0.0; rows.len()];
+        let mut outputs = Buffer::zeros(rows.len());
         let mut inverse = Vec::with_capacity(rows.len() / self.width);
         wide(
             #[inline(always)]
@@ -63,11 +64,11 @@ impl Norm {
         &self,
         parameters: &Parameters,
         saved: Normalised,
-        mut gradients: Vec<f32>,
+        mut gradients: Buffer,
         spans: &Spans,
         tape: &mut Tape<'_>,
         wanted: bool,
-    ) -> Vec<f32> {
+    ) -> Buffer {
         let width = self.width;
         tape.rows(self.gamma, spans, |rows, out| {
             let range = rows.start * width..rows.end * width;
@@ -88,7 +89,7 @@ impl Norm {
             tape.rows(beta, spans, |rows, out| add_rows(&gradients[rows.start * width..rows.end * width], out));
         }
         if !wanted {
-            return Vec::new();
+            return Buffer::default();
         }
         let gamma = parameters.get(self.gamma);
         wide(
@@ -120,7 +121,7 @@ pub struct GroupNorm {
 
 impl GroupNorm {
     /// One row is an image: positions × channels.
-    pub fn forward(&self, parameters: &Parameters, rows: &[f32]) -> (Vec<f32>, Normalised) {
+    pub fn forward(&self, parameters: &Parameters, rows: &[f32]) -> (Buffer, Normalised) {
         let mut grouped = self.gather(rows);
         let chunk = self.positions * self.channels / self.groups;
         let normalise = |row| {
@@ -144,11 +145,11 @@ impl GroupNorm {
         &self,
         parameters: &Parameters,
         saved: Normalised,
-        mut gradients: Vec<f32>,
+        mut gradients: Buffer,
         spans: &Spans,
         tape: &mut Tape<'_>,
         wanted: bool,
-    ) -> Vec<f32> {
+    ) -> Buffer {
         let row = self.positions * self.channels;
         let normalised = self.scatter(&saved.rows);
         tape.rows(self.gamma, spans, |rows, out| {
@@ -163,7 +164,7 @@ impl GroupNorm {
         });
         tape.rows(self.beta, spans, |rows, out| add_rows(&gradients[rows.start * row..rows.end * row], out));
         if !wanted {
-            return Vec::new();
+            return Buffer::default();
         }
         for position in gradients.chunks_exact_mut(self.channels) {
             for (g, &gamma) in position.iter_mut().zip(parameters.get(self.gamma)) {
@@ -185,18 +186,18 @@ impl GroupNorm {
 
     /// Channels of a group side by side: the order of images is (position, group, channel), that of groups the reverse
     /// of the first two.
-    fn gather(&self, rows: &[f32]) -> Vec<f32> {
+    fn gather(&self, rows: &[f32]) -> Buffer {
         swap(rows, self.positions, self.groups, self.channels / self.groups)
     }
 
-    fn scatter(&self, grouped: &[f32]) -> Vec<f32> {
+    fn scatter(&self, grouped: &[f32]) -> Buffer {
         swap(grouped, self.groups, self.positions, self.channels / self.groups)
     }
 }
 
 /// From (outer, inner, run) to (inner, outer, run), in every part of that size.
-fn swap(numbers: &[f32], outer: usize, inner: usize, run: usize) -> Vec<f32> {
-    let mut out = Vec::with_capacity(numbers.len());
+fn swap(numbers: &[f32], outer: usize, inner: usize, run: usize) -> Buffer {
+    let mut out = Buffer::with_capacity(numbers.len());
     for part in numbers.chunks_exact(outer * inner * run) {
         for i in 0..inner {
             for o in 0..outer {

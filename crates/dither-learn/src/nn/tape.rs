@@ -16,6 +16,7 @@
 
 use std::ops::Range;
 
+use super::buffer::Buffer;
 use super::factors::Factors;
 use super::ghost;
 use super::lookup;
@@ -30,7 +31,7 @@ pub struct Tape<'a> {
     /// Absent without clipping: then everything is added at once.
     records: Option<Records>,
     /// Inputs and output gradients of a head whose weights are an embedding as well, until that hands in its own.
-    head: Option<(Vec<f32>, Vec<f32>)>,
+    head: Option<(Buffer, Buffer)>,
 }
 
 struct Records {
@@ -42,11 +43,11 @@ struct Records {
 /// What the clipped sum of one or more layers is made of.
 enum Record {
     /// The gradient of every sample.
-    Rows { slot: Slot, values: Vec<f32> },
+    Rows { slot: Slot, values: Buffer },
     /// Inputs and output gradients of a product.
-    Product { slots: Vec<Slot>, inputs: Vec<f32>, gradients: Vec<f32>, spans: Spans },
+    Product { slots: Vec<Slot>, inputs: Buffer, gradients: Buffer, spans: Spans },
     /// Output gradients of a table.
-    Lookup { slot: Slot, ids: Vec<u32>, gradients: Vec<f32>, spans: Spans },
+    Lookup { slot: Slot, ids: Vec<u32>, gradients: Buffer, spans: Spans },
 }
 
 impl<'a> Tape<'a> {
@@ -68,7 +69,7 @@ impl<'a> Tape<'a> {
             fill(0..spans.total(), &mut self.sum[slot.range()]);
             return;
         };
-        let mut values = vec![0.0; spans.len() * slot.length];
+        let mut values = Buffer::zeros(spans.len() * slot.length);
         for (sample, (span, row)) in spans.iter().zip(values.chunks_mut(slot.length)).enumerate() {
             fill(span, row);
             records.squares[layer][sample] += wide(
@@ -80,7 +81,7 @@ impl<'a> Tape<'a> {
     }
 
     /// Weights of a product of `inputs` with them; their outputs lie side by side in `gradients`.
-    pub fn product(&mut self, slots: &[Slot], inputs: Vec<f32>, gradients: Vec<f32>, spans: &Spans) {
+    pub fn product(&mut self, slots: &[Slot], inputs: Buffer, gradients: Buffer, spans: &Spans) {
         let positions = spans.total();
         let weights: usize = slots.iter().map(|slot| slot.length).sum();
         if positions == 0 || weights == 0 {
@@ -90,7 +91,7 @@ impl<'a> Tape<'a> {
         let Some(records) = &mut self.records else {
             for (slot, columns) in columns(slots, x.ncols()) {
                 let g = part(&g, 0..positions, columns);
-                add_product(&g.t(), &x, &mut view_mut(&mut self.sum[slot.range()], x.ncols()));
+                add_product(&g.transpose(), &x, &mut view_mut(&mut self.sum[slot.range()], x.ncols()));
             }
             return;
         };
@@ -99,7 +100,7 @@ impl<'a> Tape<'a> {
             for (slot, columns) in columns(slots, x.ncols()) {
                 self.rows(slot, spans, |rows, out| {
                     let (g, x) = (part(&g, rows.clone(), columns.clone()), part(&x, rows, 0..x.ncols()));
-                    add_product(&g.t(), &x, &mut view_mut(out, x.ncols()));
+                    add_product(&g.transpose(), &x, &mut view_mut(out, x.ncols()));
                 });
             }
             return;
@@ -119,7 +120,7 @@ impl<'a> Tape<'a> {
     }
 
     /// A table of which each position takes the row of its id.
-    pub fn lookup(&mut self, slot: Slot, ids: &[u32], gradients: Vec<f32>, spans: &Spans) {
+    pub fn lookup(&mut self, slot: Slot, ids: &[u32], gradients: Buffer, spans: &Spans) {
         let Some(layer) = slot.layer else { return };
         if spans.total() == 0 {
             return;
@@ -137,12 +138,12 @@ impl<'a> Tape<'a> {
     }
 
     /// The first half of a table that is also the weights of the head: `inputs` were multiplied with all its rows.
-    pub fn tied_head(&mut self, inputs: Vec<f32>, gradients: Vec<f32>) {
+    pub fn tied_head(&mut self, inputs: Buffer, gradients: Buffer) {
         self.head = Some((inputs, gradients));
     }
 
     /// The second half: the same table was looked up. Both uses have one gradient, and so one norm.
-    pub fn tied_lookup(&mut self, slot: Slot, ids: &[u32], looked_up: Vec<f32>, spans: &Spans) {
+    pub fn tied_lookup(&mut self, slot: Slot, ids: &[u32], looked_up: Buffer, spans: &Spans) {
         let Some((inputs, gradients)) = self.head.take() else { return };
         let Some(layer) = slot.layer else { return };
         if spans.total() == 0 {
@@ -152,7 +153,7 @@ impl<'a> Tape<'a> {
         let rows = slot.length / width;
         let Some(records) = &mut self.records else {
             let (x, g) = (view(&inputs, width), view(&gradients, rows));
-            add_product(&g.t(), &x, &mut view_mut(&mut self.sum[slot.range()], width));
+            add_product(&g.transpose(), &x, &mut view_mut(&mut self.sum[slot.range()], width));
             lookup::add(&mut self.sum[slot.range()], ids, &looked_up, width);
             return;
         };
@@ -223,7 +224,7 @@ impl Record {
                 let (x, g) = (view(&inputs, inner), view(&gradients, outer));
                 for (slot, columns) in columns {
                     let g = part(&g, 0..g.nrows(), columns);
-                    add_product(&g.t(), &x, &mut view_mut(&mut sum[slot.range()], inner));
+                    add_product(&g.transpose(), &x, &mut view_mut(&mut sum[slot.range()], inner));
                 }
             }
             Self::Lookup { slot, ids, mut gradients, spans } => {

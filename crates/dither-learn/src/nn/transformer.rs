@@ -1,6 +1,7 @@
 //! Encoders that classify texts, and decoders that continue them.
 
 use super::block::{Block, DEVIATION, Form, Kind, Names, Saved};
+use super::buffer::Buffer;
 use super::description::{Decoder, Encoder, Llama, Lora, Target, Train};
 use super::error::NetworkError;
 use super::feedforward::MOST_WEIGHTS;
@@ -189,10 +190,11 @@ impl Transformer {
             x = block.forward(parameters, x, &rows.sequences).0;
         }
         match &self.head {
-            Some(head) => head.forward(parameters, &self.pool(&x, &rows.sequences)).0,
+            Some(head) => head.forward(parameters, &self.pool(&x, &rows.sequences)).0.to_vec(),
             None => {
                 let (x, _) = self.norm.forward(parameters, x);
-                let mut scores = multiply(&view(&x, self.width), &view(parameters.get(self.tokens), self.width).t());
+                let mut scores =
+                    multiply(&view(&x, self.width), &view(parameters.get(self.tokens), self.width).transpose());
                 self.next_token(&mut scores, rows, &vec![1.0; rows.sequences.len()])
             }
         }
@@ -205,9 +207,10 @@ impl Transformer {
             x = block.forward(parameters, x, &rows.sequences).0;
         }
         let last = |span: std::ops::Range<usize>| (span.end - 1) * self.width..span.end * self.width;
-        let ends: Vec<f32> = rows.sequences.iter().flat_map(|span| x[last(span)].iter().copied()).collect();
+        let mut ends = Buffer::with_capacity(rows.sequences.len() * self.width);
+        rows.sequences.iter().for_each(|span| ends.extend_from_slice(&x[last(span)]));
         let (ends, _) = self.norm.forward(parameters, ends);
-        multiply(&view(&ends, self.width), &view(parameters.get(self.tokens), self.width).t())
+        multiply(&view(&ends, self.width), &view(parameters.get(self.tokens), self.width).transpose()).to_vec()
     }
 
     /// Forward and back. Of an encoder `loss` turns scores of rows into their gradients and returns losses; of a decoder
@@ -252,7 +255,7 @@ impl Transformer {
             None => {
                 let (x, kept) = self.norm.forward(parameters, x);
                 let table = view(parameters.get(self.tokens), self.width);
-                let mut scores = multiply(&view(&x, self.width), &table.t());
+                let mut scores = multiply(&view(&x, self.width), &table.transpose());
                 let losses = self.next_token(&mut scores, rows, weights);
                 let g = multiply(&view(&scores, self.vocabulary), &table);
                 if self.all {
@@ -270,7 +273,7 @@ impl Transformer {
         &self,
         parameters: &Parameters,
         (saved, norm): (Vec<Saved>, Option<Normalised>),
-        mut g: Vec<f32>,
+        mut g: Buffer,
         rows: &Packed,
         spans: &Spans,
         tape: &mut Tape<'_>,
@@ -297,10 +300,10 @@ impl Transformer {
     }
 
     /// Tokens plus places; a token that does not exist is not a number.
-    fn embed(&self, parameters: &Parameters, rows: &Packed) -> Vec<f32> {
+    fn embed(&self, parameters: &Parameters, rows: &Packed) -> Buffer {
         let (tokens, places) = (parameters.get(self.tokens), self.places.map(|places| parameters.get(places)));
         let kind = self.kinds.map(|kinds| &parameters.get(kinds)[..self.width]);
-        let mut out = Vec::with_capacity(rows.ids.len() * self.width);
+        let mut out = Buffer::with_capacity(rows.ids.len() * self.width);
         for (&id, &place) in rows.ids.iter().zip(&rows.places) {
             let start = (id as usize).saturating_mul(self.width);
             let Some(token) = tokens.get(start..start.saturating_add(self.width)) else {
@@ -323,8 +326,8 @@ impl Transformer {
     }
 
     /// The mean of the positions of every row.
-    fn pool(&self, x: &[f32], sequences: &Spans) -> Vec<f32> {
-        let mut out = vec![0.0; sequences.len() * self.width];
+    fn pool(&self, x: &[f32], sequences: &Spans) -> Buffer {
+        let mut out = Buffer::zeros(sequences.len() * self.width);
         for (row, span) in out.chunks_exact_mut(self.width).zip(sequences.iter()) {
             let share = 1.0 / span.len() as f32;
             for position in x[span.start * self.width..span.end * self.width].chunks_exact(self.width) {
@@ -334,8 +337,8 @@ impl Transformer {
         out
     }
 
-    fn unpool(&self, g: &[f32], sequences: &Spans) -> Vec<f32> {
-        let mut out = vec![0.0; sequences.total() * self.width];
+    fn unpool(&self, g: &[f32], sequences: &Spans) -> Buffer {
+        let mut out = Buffer::zeros(sequences.total() * self.width);
         for (row, span) in g.chunks_exact(self.width).zip(sequences.iter()) {
             let share = 1.0 / span.len() as f32;
             for position in out[span.start * self.width..span.end * self.width].chunks_exact_mut(self.width) {

@@ -132,7 +132,7 @@ fn outer_shape(layer: &Layer) -> Vec<usize> {
 fn serialize<'a>(tensors: impl Iterator<Item = (String, &'a Layer, &'a [f32])>) -> Result<Vec<u8>, NetworkError> {
     let bytes = tensors.map(|(name, layer, numbers)| {
         let ordered = match layer.shape[..] {
-            [_, height, width, inputs] => transpose(numbers, height * width, inputs),
+            [_, height, width, inputs] => transpose(numbers, height * width, inputs).to_vec(),
             _ => numbers.to_vec(),
         };
         (name, outer_shape(layer), ordered.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
@@ -155,7 +155,7 @@ pub(crate) fn find(layer: &Layer, tensors: &SafeTensors<'_>) -> Result<Option<Ve
     }
     let numbers = numbers(&name, &tensor, tensors)?;
     Ok(Some(match layer.shape[..] {
-        [_, height, width, inputs] => transpose(&numbers, inputs, height * width),
+        [_, height, width, inputs] => transpose(&numbers, inputs, height * width).to_vec(),
         _ => numbers,
     }))
 }

@@ -305,20 +305,6 @@ impl Job {
         Self::parse(&text)
     }
 
-    /// The same job with its paths from a folder on, so that it can be used from anywhere.
-    pub fn placed(mut self, folder: &Path) -> Self {
-        self.data.place(folder);
-        if let Some(evaluation) = &mut self.evaluation {
-            evaluation.data.place(folder);
-        }
-        if let ModelPart::Network { weights: Some(file), .. } = &mut self.model {
-            *file = folder.join(&*file);
-        }
-        self.ledger.file = folder.join(&self.ledger.file);
-        self.output.folder = folder.join(&self.output.folder);
-        self
-    }
-
     /// The name of its key: a digest of everything it says.
     pub fn name(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();

@@ -171,7 +171,7 @@ impl Model for Linear {
     }
 
     fn add_clipped(
-        &mut self,
+        &self,
         batch: &Batch,
         clipping: &Clipping,
         sum: &mut [f32],
@@ -179,11 +179,11 @@ impl Model for Linear {
         Ok(self.add(batch, Some(clipping), sum))
     }
 
-    fn add_gradients(&mut self, batch: &Batch, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>> {
+    fn add_gradients(&self, batch: &Batch, sum: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>> {
         Ok(self.add(batch, None, sum))
     }
 
-    fn predict(&mut self, inputs: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>> {
+    fn predict(&self, inputs: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>> {
         let rows = match inputs {
             Inputs::Numbers { values, width } => values.len() / width.max(&1),
             Inputs::Tokens { lengths, .. } => lengths.len(),

@@ -63,25 +63,6 @@ pub enum Data {
     },
 }
 
-impl Data {
-    /// Names its files from a folder on.
-    pub(crate) fn place(&mut self, folder: &Path) {
-        match self {
-            Self::Table { file, .. } => *file = folder.join(&*file),
-            Self::Text { file, tokens, .. } => {
-                *file = folder.join(&*file);
-                if let Tokens::File(vocabulary) = tokens {
-                    *vocabulary = folder.join(&*vocabulary);
-                }
-            }
-            Self::Images { images, labels, .. } => {
-                *images = folder.join(&*images);
-                *labels = folder.join(&*labels);
-            }
-        }
-    }
-}
-
 fn comma() -> char {
     ','
 }

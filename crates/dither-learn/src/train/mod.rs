@@ -2,9 +2,10 @@
 //!
 //! The way of a run, file by file: [`session`] opens what [`job`] says is wanted, [`plan`] fixes every number that the
 //! guarantee depends on, [`key`] holds the one secret, [`data`] holds the rows after the charge, [`sampler`] draws who takes
-//! part in a step, [`noise`] brings clipped sums onto the lattice, [`adaptive`] lets the clipping norm follow them,
-//! [`optimizer`] makes weights of noisy sums, [`checkpoint`] keeps them, and [`trainer`] does all that in the one order that
-//! is private; [`folder`] reads a model back with its card. `docs/training.md` tells it with its guarantee.
+//! part in a step, `sums` adds clipped gradients up on several threads, [`noise`] brings the sums onto the lattice,
+//! [`adaptive`] lets the clipping norm follow them, [`optimizer`] makes weights of noisy sums, [`checkpoint`] keeps them, and
+//! [`trainer`] does all that in the one order that is private; [`folder`] reads a model back with its card. `docs/training.md`
+//! tells it with its guarantee.
 
 pub mod adaptive;
 pub mod card;
@@ -27,6 +28,7 @@ mod published;
 pub mod reader;
 pub mod sampler;
 pub mod session;
+mod sums;
 pub mod sweep;
 mod tokens;
 pub mod trainer;

@@ -2,6 +2,7 @@
 
 use dither_core::{GateError, L2Sensitivity, Ratio};
 
+use crate::nn::{sum_of_squares, wide};
 use crate::train::error::TrainError;
 
 /// What rounding inside the sum of one part may add to the contribution of a unit, relative to the clipping norm.
@@ -40,6 +41,27 @@ pub struct Lattice {
     variance: Ratio,
     /// By how many steps a unit moves the count, of a lattice that has one; its sums are in clipping norms.
     count: Option<u64>,
+}
+
+/// Adds every number times `scale`, as an integer. Adding stops at the ends, which 2^20 units at the finest lattice do not
+/// reach.
+fn add_integers(part: &[f32], sum: &mut [i64], scale: f64, integer: impl Fn(f64) -> i64) {
+    wide(
+        #[inline(always)]
+        || {
+            for (sum, &value) in sum.iter_mut().zip(part) {
+                *sum = sum.saturating_add(integer(f64::from(value) * scale));
+            }
+        },
+    );
+}
+
+/// The nearest integer, even where two are; of numbers within ±2^51.
+#[inline(always)]
+fn nearest(value: f64) -> i64 {
+    // 1.5 · 2^52: whoever adds it rounds to an integer, which then stands in the low bits.
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    (value + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()) as i64
 }
 
 impl Lattice {
@@ -160,28 +182,49 @@ impl Lattice {
     /// not do what it must, and nothing may be released.
     pub(crate) fn add(&self, part: &[f32], units: usize, norm: f64, sum: &mut [i64]) -> Result<(), GateError> {
         let longest = units as f64 * norm * (1.0 + FLOAT_ALLOWANCE);
-        let squared: f64 = part.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
+        let squared = wide(
+            #[inline(always)]
+            || sum_of_squares(part),
+        );
         // A NaN is within no range.
         if !(0.0..=longest).contains(&squared.sqrt()) || part.len() != sum.len() {
             return Err(GateError::Failed);
         }
         // Neither depends on the part, so that sums without a unit stay what they are.
         let scale = 2f64.powi(-self.exponent) / self.unit(norm);
-        for (sum, &value) in sum.iter_mut().zip(part) {
-            // A float beyond 64 bits becomes the nearest integer within; adding stops at the ends, which 2^20 units at
-            // the finest lattice do not reach.
-            *sum = sum.saturating_add((f64::from(value) * scale).round_ties_even() as i64);
+        match longest * scale <= 2f64.powi(50) {
+            true => add_integers(part, sum, scale, nearest),
+            // Only noise of a millionth of the clipping norm and less has so fine a lattice.
+            false => add_integers(part, sum, scale, |value| value.round_ties_even() as i64),
         }
         Ok(())
     }
 
-    /// A noisy integer as a gradient that was clipped to this norm, divided by the public divisor.
-    pub(crate) fn gradient(&self, noisy: i64, norm: f64, divisor: f64) -> f32 {
-        (noisy as f64 * self.step() * self.unit(norm) / divisor) as f32
+    /// Noisy integers as gradients that were clipped to this norm, divided by the public divisor.
+    pub(crate) fn gradients(&self, noisy: &[i64], norm: f64, divisor: f64) -> impl Iterator<Item = f32> {
+        let scale = self.step() * self.unit(norm) / divisor;
+        noisy.iter().map(
+            #[inline(always)]
+            move |&noisy| (noisy as f64 * scale) as f32,
+        )
     }
 
     /// What sums are measured in.
     fn unit(&self, norm: f64) -> f64 {
         if self.count.is_some() { norm } else { 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fast_way_to_integers_rounds_like_the_slow_one() {
+        let small = (-4000..4000).map(|i| f64::from(i) / 8.0);
+        let large = (0..51).flat_map(|bits| [-1.0, 1.0].map(|sign| sign * (2f64.powi(bits) + 0.5)));
+        for value in small.chain(large).chain([0.0, -0.0, 1e-300]) {
+            assert_eq!(nearest(value), value.round_ties_even() as i64, "{value}");
+        }
     }
 }

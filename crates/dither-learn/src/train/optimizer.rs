@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::nn::wide;
 use crate::train::error::TrainError;
 
 /// How weights follow from gradients.
@@ -123,27 +124,36 @@ impl Optimizer {
         learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * done as f64 / all as f64).cos())
     }
 
-    /// One update, with the gradient of each weight by its number.
-    pub fn update(&mut self, step: u64, weights: &mut [f32], gradient: impl Fn(usize) -> f32) {
+    /// One update, with the gradients of all weights in their order.
+    pub fn update(&mut self, step: u64, weights: &mut [f32], gradients: impl Iterator<Item = f32>) {
         let rate = self.learning_rate(step);
-        match self.schedule.method {
-            Method::Sgd { momentum: 0.0 } => {
-                for (i, weight) in weights.iter_mut().enumerate() {
-                    *weight -= rate as f32 * gradient(i);
-                }
+        wide(
+            #[inline(always)]
+            || self.apply(step, rate, weights, gradients),
+        );
+        if let Some(kept) = self.schedule.average {
+            for (average, weight) in self.average.iter_mut().zip(weights.iter()) {
+                *average = (kept * f64::from(*average) + (1.0 - kept) * f64::from(*weight)) as f32;
             }
+        }
+    }
+
+    #[inline(always)]
+    fn apply(&mut self, step: u64, rate: f64, weights: &mut [f32], gradients: impl Iterator<Item = f32>) {
+        let weights = weights.iter_mut().zip(gradients);
+        match self.schedule.method {
+            Method::Sgd { momentum: 0.0 } => weights.for_each(|(weight, g)| *weight -= rate as f32 * g),
             Method::Sgd { momentum } => {
-                for (i, (weight, kept)) in weights.iter_mut().zip(&mut self.first).enumerate() {
-                    *kept = momentum as f32 * *kept + gradient(i);
+                for ((weight, g), kept) in weights.zip(&mut self.first) {
+                    *kept = momentum as f32 * *kept + g;
                     *weight -= rate as f32 * *kept;
                 }
             }
             Method::Adamw { beta1, beta2, epsilon, weight_decay } => {
                 let power = |beta: f64| 1.0 - beta.powf((step + 1) as f64);
                 let (correct1, correct2) = (power(beta1), power(beta2));
-                let moments = self.first.iter_mut().zip(&mut self.second);
-                for (i, (weight, (first, second))) in weights.iter_mut().zip(moments).enumerate() {
-                    let g = f64::from(gradient(i));
+                for ((weight, g), (first, second)) in weights.zip(self.first.iter_mut().zip(&mut self.second)) {
+                    let g = f64::from(g);
                     let m = beta1 * f64::from(*first) + (1.0 - beta1) * g;
                     let v = beta2 * f64::from(*second) + (1.0 - beta2) * g * g;
                     (*first, *second) = (m as f32, v as f32);
@@ -152,17 +162,12 @@ impl Optimizer {
                 }
             }
             Method::Adagrad { epsilon } => {
-                for (i, (weight, sum)) in weights.iter_mut().zip(&mut self.second).enumerate() {
-                    let g = f64::from(gradient(i));
+                for ((weight, g), sum) in weights.zip(&mut self.second) {
+                    let g = f64::from(g);
                     let total = f64::from(*sum) + g * g;
                     *sum = total as f32;
                     *weight -= (rate * g / (total.sqrt() + epsilon)) as f32;
                 }
-            }
-        }
-        if let Some(kept) = self.schedule.average {
-            for (average, weight) in self.average.iter_mut().zip(weights.iter()) {
-                *average = (kept * f64::from(*average) + (1.0 - kept) * f64::from(*weight)) as f32;
             }
         }
     }

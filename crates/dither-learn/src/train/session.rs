@@ -1,6 +1,7 @@
 //! A job from its file to a model in a folder.
 
 use std::error::Error;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use dither_ledger::{Ledger, LedgerError};
@@ -29,6 +30,7 @@ pub struct TrainingSession {
     model: Trainable,
     accuracy: Option<Accuracy>,
     reader: Option<Reader>,
+    threads: usize,
 }
 
 impl TrainingSession {
@@ -59,7 +61,13 @@ impl TrainingSession {
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
         memory::check_run(&job, plan.weights(), model.frozen())?;
         rehearse(&job, &base, &plan, model.model())?;
-        Ok(Self { job, base, plan, model, accuracy: None, reader })
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Ok(Self { job, base, plan, model, accuracy: None, reader, threads })
+    }
+
+    /// Has at most so many threads work instead of as many as there are cores. The model is the same, bit by bit.
+    pub fn limit_threads(&mut self, threads: NonZero<usize>) {
+        self.threads = threads.get();
     }
 
     /// The plan.
@@ -169,6 +177,7 @@ impl TrainingSession {
             schedule: self.job.schedule(),
             description: &description,
             physical: self.job.training.physical,
+            threads: self.threads,
             source: &source,
             job: &mut key,
             ledger: &ledger,

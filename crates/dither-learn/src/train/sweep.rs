@@ -1,8 +1,10 @@
 //! How good a model is at which ε, found out on rows about nobody.
 
+use std::path::Path;
+
+use dither_accounting::Composition;
 use dither_core::Epsilon;
 use serde::Serialize;
-use std::path::Path;
 
 use crate::train::card::rounded_up;
 use crate::train::error::TrainError;
@@ -55,7 +57,7 @@ pub async fn sweep(
         let problem = format!("{} values, or one of them twice", epsilons.len());
         return Err(TrainError::field("sweep", problem, format!("name 1 to {MOST} different ones")));
     }
-    let mut job = job.clone().placed(folder);
+    let mut job = job.clone();
     let Some(evaluation) = job.evaluation.take() else {
         let hint = "add `[evaluation]` with public test rows";
         return Err(TrainError::field("evaluation", "there is nothing to measure a model on", hint));
@@ -69,10 +71,11 @@ pub async fn sweep(
         let mut job = job.clone();
         (job.privacy.epsilon, job.privacy.noise_multiplier) = (Some(epsilon), None);
         job.ledger.file = place.path().join("ledger.db");
-        // The ledger must hold one run, whatever the real one allows.
+        // The ledger must hold one run, whatever the real one allows and however it adds up.
         (job.ledger.epsilon, job.ledger.delta) = (epsilon, job.privacy.delta);
+        job.ledger.composition = Composition::Basic;
         job.output.folder = place.path().join("model");
-        let mut session = TrainingSession::new(job, place.path(), reader)?;
+        let mut session = TrainingSession::new(job, folder, reader)?;
         session.train(false, false, &mut |_| true).await?;
         let point = Point {
             epsilon: epsilon.as_f64(),

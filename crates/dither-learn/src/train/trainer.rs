@@ -8,6 +8,7 @@ use dither_mechanisms::Steps;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Clipping, Model, Observed};
+use crate::nn::give_back;
 use crate::train::checkpoint::{self, Header};
 use crate::train::data::Table;
 use crate::train::error::TrainError;
@@ -17,6 +18,7 @@ use crate::train::mutant::{Mutant, is};
 use crate::train::optimizer::{Optimizer, Schedule};
 use crate::train::plan::DpPlan;
 use crate::train::sampler::Sampler;
+use crate::train::sums::Adder;
 
 /// Everything that a run is made of. What its result depends on besides the table is part of the name it is charged under.
 pub struct Run<'run, M: ?Sized> {
@@ -28,8 +30,10 @@ pub struct Run<'run, M: ?Sized> {
     pub schedule: Schedule,
     /// What else the result depends on, such as the shape of the model, in words that do not change.
     pub description: &'run str,
-    /// How many units are handed to the model at once.
+    /// How many units are handed to the model at once, at most.
     pub physical: usize,
+    /// How many threads work, at most. The result does not depend on it.
+    pub threads: usize,
     /// The table, with nothing read but its header.
     pub source: &'run Source,
     /// The key.
@@ -87,7 +91,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let plan = self.plan.json();
         // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
         let physical = self.physical.to_string();
-        let parts = ["dither training 1", self.scope.as_str(), &plan, &schedule, self.description, &physical]
+        let parts = ["dither training 2", self.scope.as_str(), &plan, &schedule, self.description, &physical]
             .map(str::as_bytes);
         Ok(RequestId::digest(parts.into_iter().chain([self.job.key().name().as_slice()])))
     }
@@ -144,7 +148,8 @@ impl<M: Model + ?Sized> Run<'_, M> {
         };
         // From here on rows may be read.
         let receipt = charge.receipt().clone();
-        let charged = Measurement::new(self.plan.mechanism::<&mut Trainer<'_, M>>()?, request).authorize(charge)?;
+        let mechanism = self.plan.mechanism::<&mut Trainer<'_, M>>()?.with_threads(self.threads);
+        let charged = Measurement::new(mechanism, request).authorize(charge)?;
         let table = Table::new(self.source.read()?, self.plan.rows_per_unit(), self.job.key());
         self.job.recognise(table.digest())?;
         let (mut executed, mut bound) = (0, self.plan.norm());
@@ -160,7 +165,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
             table,
             optimizer,
             physical: self.physical,
-            part: vec![0.0; self.plan.weights()],
+            threads: self.threads,
             executed,
             bound,
             header: Header {
@@ -179,6 +184,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
             failure: String::new(),
         };
         let sealed = charged.release(Sensitive::new(&mut trainer), self.job.key_mut());
+        give_back();
         let Trainer { optimizer, failure, .. } = trainer;
         let sealed = sealed.map_err(|_| TrainError::Ended { detail: failure })?;
         let weights = optimizer.result(self.model.trainable()).to_vec();
@@ -198,8 +204,7 @@ struct Trainer<'run, M: ?Sized> {
     sampler: Sampler,
     optimizer: Optimizer,
     physical: usize,
-    /// The sum of one part.
-    part: Vec<f32>,
+    threads: usize,
     executed: u64,
     /// The clipping norm of the step.
     bound: f64,
@@ -221,17 +226,23 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
         sum.fill(0);
         self.observed = Observed::default();
         let parts = self.sampler.sample(step, self.table.units()).map_err(|error| self.fail(error))?;
-        let lattice = self.plan.lattice();
+        let adder = Adder {
+            model: &*self.model,
+            table: &self.table,
+            plan: self.plan,
+            bound: self.bound,
+            physical: self.physical,
+            threads: self.threads,
+        };
         let (gradients, count) = sum.split_at_mut(self.plan.weights());
-        for units in parts.iter().filter(|units| !units.is_empty()) {
-            let unclipped = self.clipped_sum(units)?;
-            let added = lattice.add(&self.part, units.len(), self.bound, gradients);
-            added.map_err(|_| self.fail("the model gave a sum that clipped gradients cannot have"))?;
-            if let (Some(count), Some(moved)) = (count.first_mut(), lattice.count()) {
-                // ½ for each unit that is not clipped and −½ for each other one; half a unit are `moved` steps.
-                let more = 2 * unclipped as i64 - units.len() as i64;
-                *count = count.saturating_add(more.saturating_mul(moved as i64));
-            }
+        let (observed, unclipped) = adder.add(&parts, gradients).map_err(|error| self.fail(error))?;
+        if let (Some(count), Some(moved)) = (count.first_mut(), self.plan.lattice().count()) {
+            // ½ for each unit that is not clipped and −½ for each other one; half a unit are `moved` steps.
+            let more = 2 * unclipped as i64 - parts.iter().map(Vec::len).sum::<usize>() as i64;
+            *count = more.saturating_mul(moved as i64);
+        }
+        if self.operator {
+            self.observed = observed;
         }
         Ok(())
     }
@@ -241,12 +252,12 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
         if is(Mutant::DividedBySample) {
             divisor = self.sampled(step) as f64;
         }
+        let (gradients, count) = sum.split_at(self.plan.weights());
         if !is(Mutant::EmptySkipped) || self.sampled(step) > 0 {
-            self.optimizer.update(step, self.model.trainable_mut(), |i| lattice.gradient(sum[i], bound, divisor));
+            let gradients = lattice.gradients(gradients, bound, divisor);
+            self.optimizer.update(step, self.model.trainable_mut(), gradients);
         }
-        if let (Some(adaptive), Some(noisy), Some(moved)) =
-            (self.plan.adaptive(), sum.get(self.plan.weights()), lattice.count())
-        {
+        if let (Some(adaptive), Some(noisy), Some(moved)) = (self.plan.adaptive(), count.first(), lattice.count()) {
             let count = *noisy as f64 / (2.0 * moved as f64);
             self.bound = adaptive.next(bound, self.plan.norm(), count, divisor);
         }
@@ -264,29 +275,6 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
 }
 
 impl<M: Model + ?Sized> Trainer<'_, M> {
-    /// Puts the sum of the clipped gradients of these units into `part`, and counts those that were not clipped.
-    fn clipped_sum(&mut self, units: &[u32]) -> Result<u64, GateError> {
-        self.part.fill(0.0);
-        let clipping = self.plan.clipping_to(self.bound);
-        let mut unclipped = 0;
-        for chunk in units.chunks(self.physical) {
-            let batch = self.table.batch(chunk);
-            let seen = self.model.add_clipped(&batch, &clipping, &mut self.part);
-            let seen = seen.map_err(|error| self.fail(error))?;
-            if self.plan.adaptive().is_some() && seen.norms.len() != chunk.len() {
-                return Err(self.fail("the model does not tell the norms that adaptive clipping counts"));
-            }
-            // A norm that is not a number is not below.
-            unclipped += seen.norms.iter().filter(|norm| **norm <= self.bound).count() as u64;
-            if self.operator {
-                self.observed.losses.extend(seen.losses);
-                self.observed.norms.extend(seen.norms);
-                self.observed.not_finite += seen.not_finite;
-            }
-        }
-        Ok(unclipped)
-    }
-
     fn save(&mut self) -> Result<(), TrainError> {
         let (weights, optimizer) = (self.model.trainable(), &self.optimizer);
         self.header.executed = self.executed;

@@ -173,7 +173,7 @@ fn norms_of_wider_networks_are_as_exact() {
 }
 
 #[test]
-fn padding_changes_nothing() {
+fn tr_16_padding_changes_nothing() {
     for (name, description) in descriptions() {
         let mut network = network(&description, 8);
         let mut batch = batch(&description, &[2, 1], 9);
@@ -195,6 +195,12 @@ fn padding_changes_nothing() {
         let (a, b) = (of(cut, shorter), of(padded, longer));
         assert_eq!(clipped(&mut network, &a, &clipping).0, clipped(&mut network, &b, &clipping).0, "{name}");
         assert_eq!(network.predict(&a.inputs).unwrap(), network.predict(&b.inputs).unwrap(), "{name}");
+        // Control: padding that counts as text is noticed.
+        let mut counted = b.clone();
+        if let Inputs::Tokens { lengths, .. } = &mut counted.inputs {
+            lengths.fill(longer);
+        }
+        assert_ne!(clipped(&mut network, &a, &clipping).0, clipped(&mut network, &counted, &clipping).0, "{name}");
     }
 }
 

@@ -242,7 +242,7 @@ proptest! {
 #[test]
 fn adapters_of_it_have_the_names_of_peft() {
     let description = llama(Train::Lora(Lora::new(2)));
-    let mut network = network(&description, 3);
+    let network = network(&description, 3);
     let files = network.export_adapters().unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&files.weights).unwrap();
     let name = |part: &str| format!("base_model.model.model.layers.1.self_attn.{part}.weight");

@@ -166,7 +166,7 @@ fn descriptions_keep_their_form() {
 
 #[test]
 fn batches_of_the_wrong_form_are_refused() {
-    let mut network = network(&Description::softmax(6, 3), 1);
+    let network = network(&Description::softmax(6, 3), 1);
     let good = batch(&Description::softmax(6, 3), &[1, 2], 2);
     let values = |count| Inputs::Numbers { values: vec![0.0; count], width: 6 };
     let tokens = Inputs::Tokens { ids: vec![0; 3], length: 1, lengths: vec![1; 3] };

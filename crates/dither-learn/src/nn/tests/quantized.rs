@@ -155,7 +155,7 @@ fn every_weight_is_within_half_a_step_of_what_it_was() {
 #[test]
 fn a_quantised_network_predicts_nearly_what_it_did() {
     for (name, description) in descriptions() {
-        let mut one = network(&description, 3);
+        let one = network(&description, 3);
         let small = quantize(&one.export().unwrap(), "2:cd").unwrap();
         let numbers: usize = one.parameters.tensors().map(|(_, numbers)| numbers.len()).sum();
         assert_eq!(small.integers + small.floats, numbers, "{name}");

@@ -31,7 +31,7 @@ pub(super) fn tr_01_an_example_with_a_huge_gradient_moves_the_sum_by_the_clippin
             _ => 0.7,
         };
         for value in [1e6, -1e30, 0.5, 1e-30] {
-            let mut model = Linear::new(1, 2).unwrap();
+            let model = Linear::new(1, 2).unwrap();
             let mut sum = vec![0.0; 4];
             model.add_clipped(&numbers(&[value], &[0, 1], &[1]), &clipping, &mut sum).unwrap();
             let norm = norm(sum.iter().map(|x| f64::from(*x)));

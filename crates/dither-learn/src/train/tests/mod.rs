@@ -46,6 +46,7 @@ struct Setup {
     data: Data,
     unit: Option<String>,
     physical: usize,
+    threads: usize,
     every: u64,
     operator: bool,
     budget: &'static str,
@@ -87,6 +88,7 @@ impl Setup {
             },
             unit: None,
             physical: 8,
+            threads: 2,
             every: 3,
             operator: false,
             budget: "1000",
@@ -147,6 +149,7 @@ impl Setup {
             schedule: self.schedule,
             description: "test",
             physical: self.physical,
+            threads: self.threads,
             source: &source,
             job: &mut job,
             ledger: &ledger,
@@ -183,17 +186,17 @@ struct Scripted<F> {
     weights: Vec<f32>,
     layers: Vec<Layer>,
     /// Adds the clipped gradient of each sample.
-    add: F,
+    add: std::sync::Mutex<F>,
 }
 
-impl<F: FnMut(&Batch, &mut [f32])> Scripted<F> {
+impl<F: FnMut(&Batch, &mut [f32]) + Send> Scripted<F> {
     fn new(weights: usize, add: F) -> Self {
         let layers = vec![Layer { name: "weights".into(), shape: vec![weights], start: 0 }];
-        Self { weights: vec![0.0; weights], layers, add }
+        Self { weights: vec![0.0; weights], layers, add: add.into() }
     }
 }
 
-impl<F: FnMut(&Batch, &mut [f32])> Model for Scripted<F> {
+impl<F: FnMut(&Batch, &mut [f32]) + Send> Model for Scripted<F> {
     fn trainable(&self) -> &[f32] {
         &self.weights
     }
@@ -204,12 +207,12 @@ impl<F: FnMut(&Batch, &mut [f32])> Model for Scripted<F> {
         &self.layers
     }
     fn add_clipped(
-        &mut self,
+        &self,
         batch: &Batch,
         _: &Clipping,
         sum: &mut [f32],
     ) -> Result<Observed, Box<dyn Error + Send + Sync>> {
-        (self.add)(batch, sum);
+        (self.add.lock().unwrap())(batch, sum);
         // Of rows of one number, that is the norm.
         let norms = match &batch.inputs {
             Inputs::Numbers { values, width: 1 } => values.iter().map(|x| f64::from(x.abs())).collect(),
@@ -217,10 +220,10 @@ impl<F: FnMut(&Batch, &mut [f32])> Model for Scripted<F> {
         };
         Ok(Observed { norms, ..Observed::default() })
     }
-    fn add_gradients(&mut self, _: &Batch, _: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>> {
+    fn add_gradients(&self, _: &Batch, _: &mut [f32]) -> Result<Observed, Box<dyn Error + Send + Sync>> {
         Err("not for tests".into())
     }
-    fn predict(&mut self, _: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>> {
+    fn predict(&self, _: &Inputs) -> Result<Vec<f32>, Box<dyn Error + Send + Sync>> {
         Err("not for tests".into())
     }
 }

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::nn::{Activation, Description, Network, Objective};
 use crate::train::checkpoint;
 
 /// Momentum and an average of weights, so that a checkpoint holds all kinds of state.
@@ -47,6 +48,32 @@ async fn a_run_that_stops_at_any_step_ends_with_the_same_weights_and_one_charge(
         assert!(again.repeated && model.trainable() == expected);
         assert_eq!(again.finished.weights, checkpoint::digest(&expected));
     }
+}
+
+/// The weights of a network after a run, with more coordinates than share one stream of noise.
+async fn with_threads(threads: usize, physical: usize) -> Vec<f32> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = Setup::new(folder.path(), 2).with_rows(200).with_key(3);
+    (setup.threads, setup.physical) = (threads, physical);
+    // The whole table: seven parts of about 29 units.
+    setup.request.sample = SampleGoal::Rate(1.0);
+    let description = Description::mlp(1, &[200, 200], 2, Activation::Tanh, Objective::Classes);
+    let mut network = Network::new(&description, 1).unwrap();
+    setup.run(&mut network, &mut |_| true).await.unwrap();
+    network.trainable().to_vec()
+}
+
+#[tokio::test]
+async fn a_run_is_the_same_on_any_number_of_threads() {
+    for physical in [1000, 5] {
+        let alone = with_threads(1, physical).await;
+        assert!(alone.iter().all(|weight| weight.is_finite()));
+        for threads in [2, 3, 20] {
+            assert!(with_threads(threads, physical).await == alone, "{threads} threads, {physical} units at once");
+        }
+    }
+    // Control: another order of the same sums shows, though noise lies over it.
+    assert!(with_threads(1, 1000).await != with_threads(1, 5).await);
 }
 
 #[tokio::test]

@@ -182,7 +182,7 @@ fn tensors(path: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn tr_adapters_all_move_and_nothing_else_does() {
+async fn tr_14_adapters_all_move_and_nothing_else_does() {
     // opacus#820: the loss fell and ε was charged while the weights that were exported were not those that were trained.
     let folder = tempfile::tempdir().unwrap();
     let mut session = prepared(folder.path(), &job(LORA, 8)).unwrap();
@@ -206,7 +206,7 @@ async fn tr_adapters_all_move_and_nothing_else_does() {
 }
 
 #[test]
-fn tr_adapters_that_nothing_can_move_are_refused_before_the_charge() {
+fn tr_14_adapters_that_nothing_can_move_are_refused_before_the_charge() {
     // With one token there is no next one, so there is no gradient; noise would move the weights all the same.
     let folder = tempfile::tempdir().unwrap();
     let error = prepared(folder.path(), &job(LORA, 1)).map(|_| ()).unwrap_err().to_string();
@@ -262,7 +262,7 @@ fn tr_08_an_author_of_half_the_corpus_counts_as_one() {
     });
     let mut network = Network::new(&description, 3).unwrap();
     network.trainable_mut().iter_mut().for_each(|weight| *weight *= 20.0);
-    let mut sum = |share: usize, rows: u32, clipping: &Clipping| {
+    let sum = |share: usize, rows: u32, clipping: &Clipping| {
         std::fs::write(folder.path().join("texts.tsv"), texts(share)).unwrap();
         let source = Source::open(&data, folder.path(), Some("author")).unwrap();
         let table = Table::new(source.read().unwrap(), rows, &known_key(1));
@@ -293,4 +293,89 @@ fn tr_08_an_author_of_half_the_corpus_counts_as_one() {
     network.add_clipped(&of(0..40), &clipping, &mut with).unwrap();
     network.add_clipped(&of(0..20), &clipping, &mut without).unwrap();
     assert!(distance(&with, &without) > 2.0, "the control is not noticed");
+}
+
+/// Texts of people with a secret each: `D:482604`.
+fn planted(people: usize) -> Vec<String> {
+    let digit = |person: usize, place: usize| (person * 7919 + place * 104_729 + person * place * 613 + 5) / 7 % 10;
+    let secret = |person: usize| (0..6).map(|place| digit(person, place).to_string()).collect::<String>();
+    (0..people).map(|person| format!("{}:{}", char::from(b'A' + person as u8), secret(person))).collect()
+}
+
+/// How many secrets a model completes from the part before them.
+fn extracted(network: &Network, texts: &[String]) -> usize {
+    let completed = texts.iter().filter(|text| {
+        let ids: Vec<u32> = text.bytes().map(|byte| u32::from(byte) + 1).collect();
+        let mut found = ids[..2].to_vec();
+        while found.len() < ids.len() {
+            let inputs = Inputs::Tokens { ids: found.clone(), length: found.len(), lengths: vec![found.len()] };
+            let scores = network.next_token(&inputs).unwrap();
+            found.push((0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap() as u32);
+        }
+        found == ids
+    });
+    completed.count()
+}
+
+#[tokio::test]
+async fn tr_17_planted_secrets_come_out_of_the_twin_and_not_out_of_the_model() {
+    const PEOPLE: usize = 24;
+    const STEPS: u64 = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let texts = planted(PEOPLE);
+    let mut setup = Setup::new(folder.path(), STEPS).with_table(&texts.join("\n"));
+    setup.data = Data::Text {
+        file: "table.csv".into(),
+        delimiter: '\t',
+        columns: Some(vec!["text".into()]),
+        text: "text".into(),
+        tokens: Tokens::Bytes,
+        length: 8,
+        label: None,
+    };
+    setup.request.units = Some(PEOPLE as u64);
+    setup.request.sample = SampleGoal::Rate(0.5);
+    setup.request.noise = NoiseGoal::Multiplier(13.0);
+    setup.schedule.method = Method::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.0 };
+    setup.schedule.learning_rate = 3e-3;
+    setup.every = 1000;
+    let (width, blocks, heads, hidden) = (32, 1, 4, 128);
+    let llama = crate::nn::Llama {
+        vocabulary: 257,
+        positions: 8,
+        width,
+        blocks,
+        heads,
+        groups: 2,
+        hidden,
+        rotary_base: 1e4,
+        epsilon: 1e-5,
+        train: Train::All,
+    };
+    let first = Network::new(&Description::Llama(llama), 5).unwrap();
+    let plan = DpPlan::new(&setup.request, first.trainable().len()).unwrap();
+    assert!(plan.price().unwrap().best <= 4_000_000_000, "{:?}", plan.price());
+
+    // The control: the same samples on average, as many steps, no clipping, no noise.
+    let rows = Source::open(&setup.data, folder.path(), None).unwrap().public_rows().unwrap();
+    let mut twin = first.clone();
+    let mut optimizer = crate::train::optimizer::Optimizer::new(setup.schedule, STEPS, twin.trainable()).unwrap();
+    for step in 0..STEPS {
+        let sample: Vec<u32> = (0..PEOPLE as u32).filter(|row| (u64::from(*row) + step) % 2 == 0).collect();
+        let batch = Batch {
+            inputs: rows.inputs(&sample),
+            targets: rows.targets(&sample),
+            offsets: (0..=sample.len()).collect(),
+        };
+        let mut sum = vec![0.0; twin.trainable().len()];
+        twin.add_gradients(&batch, &mut sum).unwrap();
+        optimizer.update(step, twin.trainable_mut(), |i| sum[i] / sample.len() as f32);
+    }
+    let remembered = extracted(&twin, &texts);
+    assert!(remembered * 2 >= PEOPLE, "the twin remembers {remembered} of {PEOPLE}");
+
+    let mut private = first;
+    setup.run(&mut private, &mut |_| true).await.unwrap();
+    // A guess is right with a probability of 10^-6; (ε, δ) allows some e^4 times that.
+    assert_eq!(extracted(&private, &texts), 0);
 }
