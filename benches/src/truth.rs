@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use datafusion::arrow::array::{Array, Float64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -120,7 +120,8 @@ pub fn examples() -> Vec<Example> {
 /// The table of an example, without any protection.
 pub struct Table {
     context: SessionContext,
-    unit: PrivacyUnit,
+    /// The column of the unit, where a row is not one by itself.
+    unit: Option<String>,
     bounds: dither_core::ContributionBounds,
     name: &'static str,
 }
@@ -132,7 +133,11 @@ impl Table {
         let context = SessionContext::new();
         context.register_table(name, source::open(table, folder, &Arc::default())?)?;
         let bounds = table.contribution_bounds().context("the table has contribution bounds")?;
-        let unit = policy.root(name).context("the rows of the table have owners")?.unit;
+        let unit = match policy.root(name).context("the rows of the table have owners")?.unit {
+            PrivacyUnit::Row => None,
+            PrivacyUnit::Column(column) => Some(column),
+            PrivacyUnit::Period { .. } => bail!("units in time are not counted here"),
+        };
         Ok(Self { context, unit, bounds, name })
     }
 
@@ -163,16 +168,16 @@ impl Table {
         let least = |most: u32, all: &str| format!("CASE WHEN {all} > {most} THEN {most}.0 / {all} ELSE 1.0 END");
         let (rows, groups) = (self.bounds.max_rows_per_group.get(), self.bounds.max_groups_per_unit.get());
         let weight = match self.unit {
-            PrivacyUnit::Row => "1.0".to_owned(),
-            PrivacyUnit::Column(_) if question.counts_units() => least(groups, "g"),
-            PrivacyUnit::Column(_) => format!("({}) * ({})", least(rows, "n"), least(groups, "g")),
+            None => "1.0".to_owned(),
+            Some(_) if question.counts_units() => least(groups, "g"),
+            Some(_) => format!("({}) * ({})", least(rows, "n"), least(groups, "g")),
         };
         self.columns(&self.weighted(question, &weight), question.keys.len()).await
     }
 
     /// How many units have more rows in a group, or more groups, than count.
     pub async fn units_cut(&self, question: &Question) -> Result<f64> {
-        if self.unit == PrivacyUnit::Row {
+        if self.unit.is_none() {
             return Ok(0.0);
         }
         let (rows, groups) = (self.bounds.max_rows_per_group, self.bounds.max_groups_per_unit);
@@ -185,8 +190,8 @@ impl Table {
     /// One row per unit and group: its rows `n`, counts and sums of values, and the number of groups `g` of the unit.
     fn unit_groups(&self, question: &Question) -> String {
         let (unit, known) = match &self.unit {
-            PrivacyUnit::Column(unit) => (format!("\"{unit}\""), format!("\"{unit}\" IS NOT NULL")),
-            PrivacyUnit::Row => ("1".to_owned(), "true".to_owned()),
+            Some(unit) => (format!("\"{unit}\""), format!("\"{unit}\" IS NOT NULL")),
+            None => ("1".to_owned(), "true".to_owned()),
         };
         let keys: String = question.keys.iter().enumerate().map(|(i, key)| format!(", {key} AS k{i}")).collect();
         let names: String = (0..question.keys.len()).map(|i| format!(", k{i}")).collect();

@@ -33,7 +33,7 @@ enum Width {
 impl Layout {
     /// A layout of columns with these least and greatest integers; `None` for any integer.
     pub fn new(ranges: impl IntoIterator<Item = Option<(i64, i64)>>) -> Self {
-        let slots: Vec<Slot> = ranges.into_iter().map(|range| Slot::of(range)).collect();
+        let slots: Vec<Slot> = ranges.into_iter().map(Slot::of).collect();
         let width = slots.iter().map(|slot| slot.bytes()).sum();
         Self { slots, width }
     }

@@ -170,7 +170,7 @@ fn add_noise(table: &NoiseTable, key: &JobKey, step: u64, sum: &mut [i64], threa
     };
     std::thread::scope(|scope| {
         // Where the system has no more threads, the others do all the work.
-        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
         let others: Vec<_> = (0..others).filter_map(spawn).collect();
         let mine = work();
         others.into_iter().map(|other| other.join().unwrap_or(Err(GateError::Failed))).fold(mine, Result::and)
