@@ -359,7 +359,7 @@ fn bg_09_a_failure_after_the_charge_is_constant_and_keeps_the_charge() {
     assert_eq!(
         stderr(&failed),
         "error[engine-failed]: the question could not be answered; the charge stands\n\
-         hint: ask the operator; the same request is not charged twice\n"
+         hint: the same request is not charged twice: ask again with more time or memory, or ask the operator\n"
     );
     let show = stdout(&clinic.run(&["ledger", "show", "-p", "policy.toml"]));
     assert!(show.contains("left ε 0.8"), "{show}");

@@ -25,7 +25,7 @@ age = { type = "integer", bounds = [0, 110] }
 "#;
 
 const FAILED: &str = "error[engine-failed]: the question could not be answered; the charge stands\n\
-                      hint: ask the operator; the same request is not charged twice\n";
+                      hint: the same request is not charged twice: ask again with more time or memory, or ask the operator\n";
 
 const ASKED: &str = "SELECT ward, COUNT(*) AS n, AVG(age) AS age FROM visits GROUP BY ward";
 

@@ -38,7 +38,7 @@ GRANT SELECT ON clinic.visits TO analyst;
 ";
 
 const FAILED: &str = "error[engine-failed]: the question could not be answered; the charge stands\n\
-                      hint: ask the operator; the same request is not charged twice\n";
+                      hint: the same request is not charged twice: ask again with more time or memory, or ask the operator\n";
 
 /// A server and a folder with a policy.
 struct Clinic {

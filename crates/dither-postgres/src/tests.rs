@@ -704,13 +704,14 @@ async fn sq_24_columns_of_related_types_are_read_as_declared() {
     let engine = PostgresEngine::new(&server.url("steward")).unwrap();
     let table = engine.open(&policy.tables["o"], Path::new("."), &Arc::default()).await.unwrap();
     let tables = BTreeMap::from([("o".to_owned(), table)]);
+    // Of groups with keys from the data the number of units is that of rows, which are not counted again.
     for (sql, expected) in [
-        ("SELECT u, COUNT(*) FROM o GROUP BY u", "[Null] 2 2|[Text(\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\")] 1 1"),
-        ("SELECT c, COUNT(*) FROM o GROUP BY c", "[Null] 1 1|[Text(\"ab\")] 2 2"),
+        ("SELECT u, COUNT(*) FROM o GROUP BY u", "[Null] 2 0|[Text(\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\")] 1 0"),
+        ("SELECT c, COUNT(*) FROM o GROUP BY c", "[Null] 1 0|[Text(\"ab\")] 2 0"),
         ("SELECT COUNT(*) FROM o WHERE l IS NULL", "[] 1 1"),
-        ("SELECT d, COUNT(*) FROM o GROUP BY d", "[Null] 1 1|[Text(\"0001-01-01\")] 1 1|[Text(\"2026-12-01\")] 1 1"),
-        ("SELECT m, COUNT(*) FROM o GROUP BY m", "[Null] 2 2|[Text(\"2026-12-01T04:30:00\")] 1 1"),
-        ("SELECT n, COUNT(*) FROM o GROUP BY n", "[Null] 2 2|[Text(\"2026-11-30T00:00:00\")] 1 1"),
+        ("SELECT d, COUNT(*) FROM o GROUP BY d", "[Null] 1 0|[Text(\"0001-01-01\")] 1 0|[Text(\"2026-12-01\")] 1 0"),
+        ("SELECT m, COUNT(*) FROM o GROUP BY m", "[Null] 2 0|[Text(\"2026-12-01T04:30:00\")] 1 0"),
+        ("SELECT n, COUNT(*) FROM o GROUP BY n", "[Null] 2 0|[Text(\"2026-11-30T00:00:00\")] 1 0"),
         ("SELECT COUNT(*) FROM o WHERE i < -6.5", "[] 1 1"),
     ] {
         let plan = plan(sql, &policy).await.unwrap();

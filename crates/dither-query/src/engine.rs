@@ -60,7 +60,7 @@ impl Explain for EngineError {
         "engine-failed"
     }
     fn hint(&self) -> Option<String> {
-        Some("ask the operator; the same request is not charged twice".into())
+        Some("the same request is not charged twice: ask again with more time or memory, or ask the operator".into())
     }
     fn audience(&self) -> Audience {
         Audience::Operator

@@ -11,6 +11,7 @@
 
 mod blocks;
 mod fingerprint;
+mod found;
 mod keys;
 mod measure;
 mod noise;
@@ -224,7 +225,9 @@ pub async fn plan(request: &Request, policy: &Policy) -> Result<QueryPlan, Refus
         return Err(Refusal::new(Code::EpsilonOverCap, message).hint(format!("--epsilon {cap}")));
     }
     let delta = options.delta.or(request.delta).or(policy.budget.delta_per_query).unwrap_or(Delta::ZERO);
-    price(shape, epsilon, delta, request.mechanism)
+    let plan = price(shape, epsilon, delta, request.mechanism)?;
+    plan.check_found()?;
+    Ok(plan)
 }
 
 /// Refuses two different amounts, one in the text and one outside.

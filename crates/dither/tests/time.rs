@@ -117,7 +117,7 @@ async fn tm_04_a_question_that_runs_out_of_time_keeps_its_charge_and_shows_nothi
     assert_eq!((answered.remaining.epsilon, answered.repeated), (1.5, false));
 }
 
-const HINT: &str = "ask the operator; the same request is not charged twice";
+const HINT: &str = "the same request is not charged twice: ask again with more time or memory, or ask the operator";
 
 /// Somebody with 100,000 rows changes neither the status nor the rows of an answer, a failure or a refusal; the length of a
 /// number is that of a noisy one. That time differs is not denied: see docs/threat-model.md.

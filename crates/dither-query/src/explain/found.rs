@@ -18,9 +18,10 @@ impl QueryPlan {
     pub(super) fn found_assumption(&self, derivation: Derivation, index: usize) -> String {
         let (share, margin) = (self.found_share(index), self.mechanism.found[index].margin());
         let bounds = format!(
-            "the bounds of `{}` are found for ε {share} of it, each about {margin} rows of all groups from the end, and \
+            "the bounds of `{}` are found for ε {share} of it, each about {margin} rows of all groups from the end{}, and \
              released with the answer",
-            self.found[index].name
+            self.found[index].name,
+            self.beyond(index).map_or(String::new(), |part| format!(" ({:.1} % of the declared ones)", 100.0 * part))
         );
         match self.off_by(derivation) {
             Some(percent) => format!("{bounds}; a mean is off by {percent:.3} % of the range between them"),

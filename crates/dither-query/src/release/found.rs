@@ -15,13 +15,20 @@ pub struct Between {
     pub lower: f64,
     /// The upper bound.
     pub upper: f64,
+    /// How many rows lie beyond each of them, about: a public number, by which sums and means may be off beside their noise.
+    pub rows_beyond: u64,
 }
 
 /// The bounds that were found for a question.
 pub fn found_bounds(plan: &QueryPlan, noisy: &NoisyTable) -> Vec<Between> {
-    let each = plan.found.iter().zip(&noisy.bounds);
-    each.map(|(found, bounds)| Between { column: found.name.clone(), lower: bounds.lower(), upper: bounds.upper() })
-        .collect()
+    let each = plan.found.iter().zip(&plan.mechanism.found).zip(&noisy.bounds);
+    each.map(|((found, choice), bounds)| Between {
+        column: found.name.clone(),
+        lower: bounds.lower(),
+        upper: bounds.upper(),
+        rows_beyond: choice.margin(),
+    })
+    .collect()
 }
 
 /// An estimate in ranges from one bound to the other in the unit of the data. Counts and sums are that already.
@@ -156,7 +163,8 @@ mod tests {
         let plan = plan(MechanismChoice::Laplace).await;
         let bounds: Vec<Bounds> = vec![serde_json::from_value(serde_json::json!([0, 321])).unwrap()];
         let noisy = NoisyTable { rows: Vec::new(), bounds };
-        let expected = Between { column: "x".into(), lower: 0.0, upper: 1.0625 };
+        let rows_beyond = plan.mechanism.found[0].margin();
+        let expected = Between { column: "x".into(), lower: 0.0, upper: 1.0625, rows_beyond };
         assert_eq!(found_bounds(&plan, &noisy), [expected]);
     }
 }
