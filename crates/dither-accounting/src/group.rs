@@ -57,7 +57,7 @@ fn grown(one: GroupLoss, units: u32) -> Option<GroupLoss> {
     let epsilon = up(one.epsilon * f64::from(units));
     let mut delta = 0.0;
     for unit in 0..units {
-        delta += up(one.delta * up(exp(up(one.epsilon * f64::from(unit)))));
+        delta = up(delta + up(one.delta * up(exp(up(one.epsilon * f64::from(unit))))));
         if one.delta == 0.0 || delta >= 1.0 {
             break;
         }

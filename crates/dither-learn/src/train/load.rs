@@ -305,7 +305,7 @@ impl Source {
         let path = self.base.join(file);
         let mut rows = Rows::default();
         let mut take = |row: &[String]| {
-            let unit = self.unit.as_ref().map(|column| self.cell(row, column).to_owned());
+            let unit = self.unit.as_ref().map(|column| canonical(self.cell(row, column)));
             // A row of nobody does not take part, as in every other question.
             let nobody = unit.as_ref().is_some_and(String::is_empty);
             if rows.count < u32::MAX as usize && !nobody && add(&mut rows, row) {
@@ -415,6 +415,11 @@ fn bounds(column: &str, lower: f64, upper: f64) -> Result<(), TrainError> {
 fn some(column: &str, count: usize) -> Result<(), TrainError> {
     let few = (1..=1 << 20).contains(&count);
     few.then_some(()).ok_or_else(|| TrainError::field("data", format!("`{column}` has no values"), "list them"))
+}
+
+/// The one spelling of a unit, as in questions: without capitals, and with both small sigmas of Greek as one letter.
+fn canonical(unit: &str) -> String {
+    unit.to_lowercase().replace('ς', "σ")
 }
 
 /// A finite number.

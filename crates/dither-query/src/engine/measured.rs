@@ -31,10 +31,11 @@ pub(super) fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, Eng
                 let (sum, count) = sums[*index];
                 let times =
                     |count: i128, steps: i128| count.checked_mul(steps).ok_or_else(|| failed("a sum overflows"));
-                values.push(times(count, bounds.upper().into())? - sum);
-                values.push(sum - times(count, bounds.lower().into())?);
+                let less = |a: i128, b: i128| a.checked_sub(b).ok_or_else(|| failed("a sum overflows"));
+                values.push(less(times(count, bounds.upper().into())?, sum)?);
+                values.push(less(sum, times(count, bounds.lower().into())?)?);
                 if matches!(measure, Measure::Triple(_)) {
-                    values.push(times(rows - count, bounds.range().into())?);
+                    values.push(times(less(rows, count)?, bounds.range().into())?);
                 }
             }
         }

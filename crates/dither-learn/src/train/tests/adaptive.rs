@@ -209,3 +209,57 @@ fn jobs_say_it_in_one_line() {
     assert!(matches!(job.clipping, ClippingPart::Adaptive { quantile: 0.5, learning_rate: 0.2, .. }));
     assert_eq!(job.plan_request().unwrap().adaptive.unwrap().count_noise, 10.0);
 }
+
+#[test]
+fn tr_01_networks_are_not_clipped_adaptively_since_batches_change_the_last_bits_of_norms() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = |model: &str| {
+        let text = format!(
+            r#"
+[ledger]
+file = "ledger.db"
+scope = "s"
+epsilon = 8
+delta = 1e-5
+[data]
+kind = "table"
+file = "t.csv"
+features = [{{ column = "x", lower = 0, upper = 1 }}]
+label = {{ column = "y", classes = ["a", "b"] }}
+[unit]
+count = 1000
+[model]
+{model}
+[privacy]
+noise_multiplier = 2
+delta = 1e-5
+[sample]
+units = 100
+[training]
+steps = 5
+[clipping]
+kind = "adaptive"
+bound = 1
+quantile = 0.5
+learning_rate = 0.2
+count_noise = 10
+[optimizer]
+kind = "sgd"
+learning_rate = 0.1
+[output]
+folder = "model"
+"#
+        );
+        let path = folder.path().join("job.toml");
+        std::fs::write(&path, text).unwrap();
+        crate::train::job::Job::load(&path).and_then(|job| job.plan_request().map(drop))
+    };
+    assert!(job("kind = \"linear\"").is_ok());
+    let network = r#"kind = "network"
+[model.network]
+model = "layers"
+input = 1
+objective = "classes"
+layers = [{ layer = "linear", outputs = 2 }]"#;
+    assert!(job(network).unwrap_err().to_string().contains("adaptively"));
+}

@@ -160,6 +160,27 @@ pub(super) async fn tr_07_the_divisor_is_public_and_tells_no_size() {
     }
 }
 
+/// The sum of one step at rate 1, of one row for each of these people.
+async fn sum_of(people: &[&str]) -> Vec<f32> {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = people.iter().map(|who| format!("1,a,{who}\n")).collect();
+    let mut setup = Setup::new(folder.path(), 1).with_table(&format!("x,y,who\n{rows}")).with_key(7);
+    setup.unit = Some("who".into());
+    setup.request.unit = PrivacyUnit::Column("who".into());
+    setup.request.sample = SampleGoal::Rate(1.0);
+    setup.request.divisor = Some(1.0);
+    setup.trained().await
+}
+
+#[tokio::test]
+async fn sq_22_one_person_under_many_spellings_is_one_unit_of_training() {
+    let one = sum_of(&["bob", "bob", "bob", "bob"]).await;
+    assert_eq!(sum_of(&["bob", "BOB", "Bob ", " bOB"]).await, one);
+    assert_eq!(sum_of(&["σίσυφος", "ΣΊΣΥΦΟΣ", "Σίσυφοσ", "σίσυφος"]).await, one);
+    // Control: four people.
+    assert_ne!(sum_of(&["bob", "eve", "ann", "tom"]).await, one);
+}
+
 #[tokio::test]
 pub(super) async fn tr_08_a_person_with_many_rows_counts_as_one() {
     // The sums of one step at rate 1, without and with a person of 500 rows; the noise is the same and cancels.
