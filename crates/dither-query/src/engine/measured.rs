@@ -10,6 +10,9 @@ use crate::plan::{Measure, QueryPlan, Values};
 pub(super) fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, EngineError> {
     let Counted { key, units, rows, sums, histograms } = group;
     let mut values = Vec::new();
+    let overflows = || failed("a sum overflows");
+    let times = |count: i128, steps: i128| count.checked_mul(steps).ok_or_else(overflows);
+    let less = |a: i128, b: i128| a.checked_sub(b).ok_or_else(overflows);
     for measure in &plan.measures {
         match measure {
             Measure::Units => values.push(units),
@@ -24,14 +27,11 @@ pub(super) fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, Eng
                 let counted = histograms[plan.found[*index].histogram].iter();
                 let present: i128 = counted.map(|(_, count)| i128::from(*count)).sum();
                 let range = i128::from(FoundBounds::STEPS);
-                values.extend([0, 0, (rows - present).checked_mul(range).ok_or_else(|| failed("a sum overflows"))?]);
+                values.extend([0, 0, times(less(rows, present)?, range)?]);
             }
             Measure::Pair(Values::Summand(index)) | Measure::Triple(Values::Summand(index)) => {
                 let bounds = &plan.summands[*index].bounds;
                 let (sum, count) = sums[*index];
-                let times =
-                    |count: i128, steps: i128| count.checked_mul(steps).ok_or_else(|| failed("a sum overflows"));
-                let less = |a: i128, b: i128| a.checked_sub(b).ok_or_else(|| failed("a sum overflows"));
                 values.push(less(times(count, bounds.upper().into())?, sum)?);
                 values.push(less(sum, times(count, bounds.lower().into())?)?);
                 if matches!(measure, Measure::Triple(_)) {
