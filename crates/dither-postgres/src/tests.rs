@@ -1,6 +1,6 @@
 //! Against a real server: the integers of three engines on the same random rows, and what a server may do wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use dither_query::plan::{MechanismChoice, QueryPlan, price, shape};
 use dither_query::source::database::LARGEST;
 use dither_query::source::{SourceError, Table, Tables, schema};
 use dither_query::{Policy, Refusal};
-use dither_testing::Postgres;
+use dither_testing::questions::{self, PERSON, Sources, question};
+use dither_testing::{Postgres, Random};
 use tokio::sync::Mutex;
 
 use crate::PostgresEngine;
@@ -25,23 +26,6 @@ use crate::plan::statement;
 use crate::result;
 
 mod connection;
-
-/// A small generator of its own (SplitMix64), so that a seed means the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    fn of<T: Clone>(&mut self, options: &[T]) -> T {
-        options[self.below(options.len() as u64) as usize].clone()
-    }
-}
 
 const DAY: i64 = 86_400_000_000;
 
@@ -138,50 +122,8 @@ fn rows(random: &mut Random) -> Vec<Row> {
 }
 
 fn policy(unit: &str, groups: u64, rows: u64) -> Policy {
-    let bounds = match unit {
-        "\"row\"" => String::new(),
-        _ => format!("max_groups_per_unit = {groups}\nmax_rows_per_group = {rows}"),
-    };
-    // The second table belongs to the same people where both have the unit `u`.
-    let second = match unit {
-        "{ column = \"u\" }" => format!(
-            "[tables.p]\nsource = \"postgres:p\"\nprivacy_unit = {unit}\n{bounds}\n[tables.p.columns]\n\
-             u = {{ type = \"text\" }}\nz = {{ type = \"integer\", bounds = [0, 9] }}\n"
-        ),
-        _ => String::new(),
-    };
-    let text = format!(
-        r#"
-        dataset = "test"
-        [budget]
-        epsilon = 100
-        delta = 0.1
-        [tables.t]
-        source = "postgres:public.t"
-        privacy_unit = {unit}
-        {bounds}
-        [tables.t.columns]
-        u = {{ type = "text" }}
-        v = {{ type = "integer" }}
-        g = {{ type = "text", keys = ["b", "a", "absent"] }}
-        free = {{ type = "text" }}
-        h = {{ type = "integer" }}
-        x = {{ type = "integer", bounds = [-3, 50] }}
-        y = {{ type = "number", bounds = [0, 1], step = 0.25 }}
-        d = {{ type = "date" }}
-        m = {{ type = "timestamp", name_in_source = "Moment ""of\"" }}
-        b = {{ type = "boolean" }}
-        {second}
-        [public.codes]
-        source = "postgres:codes"
-        [public.codes.columns]
-        code = {{ type = "integer", unique = true }}
-        label = {{ type = "text" }}
-        w = {{ type = "number", bounds = [0, 10] }}
-        "#
-    )
-    .replace("\"Moment \"\"of\\\"\"", "'Moment \"of\"'");
-    Policy::from_toml(&text, ".").unwrap_or_else(|error| panic!("{error}"))
+    let sources = Sources { tables: ["postgres:public.t", "postgres:p", "postgres:codes"], moment: "Moment \"of" };
+    Policy::from_toml(&questions::policy(sources, unit, groups, rows), ".").unwrap_or_else(|error| panic!("{error}"))
 }
 
 const TABLES: &str = r#"
@@ -247,120 +189,6 @@ fn here(policy: &Policy, rows: &[Row], second: &[(Option<String>, i64)]) -> Tabl
         tables.insert(name.to_owned(), table);
     }
     tables
-}
-
-/// A random question.
-fn question(random: &mut Random, joined: bool) -> String {
-    let aggregates = [
-        "COUNT(*)",
-        "COUNT(x)",
-        "SUM(x)",
-        "AVG(x)",
-        "AVG(y)",
-        "SUM(y)",
-        "SUM(x * 2 + 1)",
-        "SUM(x * y - y / 3, contribution_bounds_per_row => (-5, 5))",
-        "SUM(CASE WHEN h = 1 THEN x ELSE 0 END)",
-        "SUM(x, contribution_bounds_per_row => (0, 10))",
-        "COUNT(*) FILTER (WHERE h > 0 AND b)",
-        "SUM(ABS(y))",
-        "SUM(ROUND(y * 10) + FLOOR(y), contribution_bounds_per_row => (-30, 30))",
-        "SUM(ROUND(y, 1), contribution_bounds_per_row => (0, 1))",
-        "SUM(CAST(y AS BIGINT))",
-        "SUM(CAST(free AS BIGINT), contribution_bounds_per_row => (0, 5))",
-        "SUM(LENGTH(u || free), contribution_bounds_per_row => (0, 12))",
-        "VAR_POP(x)",
-        "STDDEV(y)",
-        "COVAR_SAMP(x, y)",
-        "CORR(y, x)",
-        "COUNT(DISTINCT h)",
-        "COUNT(DISTINCT g || free)",
-        "COUNT(DISTINCT d)",
-        "COUNT(DISTINCT m) FILTER (WHERE x > 0)",
-        "COUNT(DISTINCT b)",
-        "COUNT(free)",
-        "MEDIAN(x)",
-        "PERCENTILE_CONT(x, 0.9)",
-        "MIN(y)",
-        "MAX(x * 2)",
-        "PERCENTILE_CONT(h, 0.2, contribution_bounds_per_row => (0, 2)) FILTER (WHERE x > 0)",
-        "SUM(EXTRACT(year FROM d) + EXTRACT(dow FROM m), contribution_bounds_per_row => (0, 3000))",
-    ];
-    let mut chosen = BTreeSet::new();
-    for _ in 0..=random.below(3) {
-        chosen.insert(random.of(&aggregates));
-    }
-    let keys = random.of(&[
-        "",
-        "g",
-        "free",
-        "h",
-        "g, h",
-        "b",
-        "d",
-        "m",
-        "u",
-        "v, free",
-        "CASE WHEN h > 1 THEN 'big' ELSE 'small' END",
-        "bucket(y, 0.25, 0.5)",
-        "EXTRACT(month FROM d)",
-        "EXTRACT(isodow FROM m)",
-        "EXTRACT(week FROM m)",
-        "DATE_TRUNC('month', m)",
-        "DATE_TRUNC('week', d)",
-        "SUBSTR(free, 1, 1)",
-        "LEFT(free, 2)",
-        "CAST(d AS VARCHAR)",
-        "CAST(FLOOR(x / 10) AS BIGINT)",
-        "CONCAT(g, '-', BTRIM(free))",
-        "NULLIF(h, 1)",
-        "COALESCE(h, -9)",
-        "GREATEST(h, 1)",
-        "LEAST(free, 'a')",
-        "CAST(m AS DATE)",
-    ]);
-    let filter = random.of(&[
-        "",
-        "",
-        "",
-        " WHERE x > 0",
-        " WHERE h = 1 OR g = 'a'",
-        " WHERE 1 / (x - 42) >= 0",
-        " WHERE free > 'a' AND free < 'z'",
-        " WHERE free LIKE '%a%' OR free LIKE '_'",
-        " WHERE free IN ('a', 'Ä', 'o''hara', 'a''; --')",
-        " WHERE d >= '1970-01-01' OR m < TIMESTAMP '2026-11-30 12:30:15.1'",
-        " WHERE d BETWEEN '1900-01-01' AND '2100-01-01'",
-        " WHERE y - 0.5 > 0.1 OR y IS NULL",
-        " WHERE y * 2 + 0 >= x",
-        " WHERE NOT b OR b IS NULL",
-        " WHERE STARTS_WITH(free, 'a') OR ENDS_WITH(u, 'b')",
-        " WHERE CHARACTER_LENGTH(u) > 3",
-        " WHERE h IS DISTINCT FROM 1",
-    ]);
-    let from = match joined {
-        false => random.of(&["t", "t", "t", "t JOIN codes ON t.h = codes.code", "t LEFT JOIN codes ON h = code"]),
-        true => random.of(&[
-            "t",
-            "t",
-            "t JOIN codes ON t.h = codes.code",
-            "t JOIN (SELECT u AS w, z FROM p) q ON t.u = q.w",
-            "t LEFT JOIN (SELECT u AS w, COUNT(*) AS n, MAX(z) AS most, AVG(z) AS mean FROM p GROUP BY u) q ON t.u = q.w",
-            "t LEFT JOIN (SELECT u AS w, SUM(z) AS n FROM p GROUP BY u HAVING COUNT(*) > 1) q ON t.u = q.w AND n > t.h",
-        ]),
-    };
-    let extra = match from {
-        from if from.contains("most") => ", AVG(n + most + mean, contribution_bounds_per_row => (0, 20)) AS a",
-        from if from.contains("SUM(z)") => ", SUM(n, contribution_bounds_per_row => (0, 20)) AS a",
-        from if from.contains("SELECT") => ", SUM(z) AS a",
-        from if from.contains("codes") => ", SUM(w) AS a, COUNT(DISTINCT label) AS c",
-        _ => "",
-    };
-    let list = chosen.into_iter().collect::<Vec<_>>().join(", ") + extra;
-    match keys {
-        "" => format!("SELECT {list} FROM {from}{filter}"),
-        keys => format!("SELECT {keys}, {list} FROM {from}{filter} GROUP BY {keys}"),
-    }
 }
 
 async fn plan(sql: &str, policy: &Policy) -> Result<QueryPlan, Refusal> {
@@ -437,7 +265,7 @@ async fn compare(server: &Postgres, engine: &dyn Engine, rounds: u64, seed: u64)
             "{ column = \"v\", per = \"month\", time = \"m\" }",
         ]);
         let policy = policy(unit, 1 + random.below(3), 1 + random.below(4));
-        let sql = question(&mut random, unit == "{ column = \"u\" }");
+        let sql = question(&mut random, unit == PERSON, [&[]; 3]);
         let table = rows(&mut random);
         let second: Vec<_> =
             (0..random.below(12)).map(|_| (Some(random.of(&PEOPLE).to_owned()), random.below(12) as i64)).collect();
@@ -532,7 +360,7 @@ async fn sq_12_every_question_is_rehearsed_in_the_server() {
     let mut accepted = 0;
     for _ in 0..setting("DITHER_ROUNDS", 25) {
         let policy = policy("{ column = \"u\" }", 2, 3);
-        let sql = question(&mut random, true);
+        let sql = question(&mut random, true, [&[]; 3]);
         let Ok(plan) = plan(&sql, &policy).await else { continue };
         match rehearse(&plan, &policy, &engine).await {
             Ok(()) => accepted += 1,

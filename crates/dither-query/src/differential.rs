@@ -12,9 +12,12 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use dither_core::{ContributionBounds, Key};
 use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule, MaxSensitivity, Noise};
+use dither_testing::Random;
 use sha2::{Digest, Sha256};
 
+mod choices;
 mod periods;
+mod values;
 
 use crate::bound::Bounding;
 use crate::engine::{Counting, Engine, LocalEngine, exact};
@@ -31,27 +34,6 @@ struct Row {
     h: Option<i64>,
     x: Option<i64>,
     y: Option<f64>,
-}
-
-/// A small generator of its own (SplitMix64), so that a seed means the same everywhere.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub(crate) fn of<T: Clone>(&mut self, options: &[T]) -> T {
-        options[self.below(options.len() as u64) as usize].clone()
-    }
 }
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "zz"];
@@ -375,73 +357,6 @@ async fn compare_pairs(wanted: u64, seed: u64) -> u64 {
     pairs
 }
 
-/// Quantiles on the grid of all magnitudes move by no more rows than those between bounds, and both engines agree on where
-/// values lie. As in the control below, a bound that is not enforced would show.
-#[tokio::test(flavor = "multi_thread")]
-async fn se_14_quantiles_of_any_magnitude_move_by_no_more_than_the_plan_claims() {
-    let mut random = Random(23);
-    let mut moved = 0;
-    for round in 0..25 {
-        let policy = policy("{ column = \"u\" }", 1 + random.below(2) as u32, 1 + random.below(3) as u32);
-        let key = random.of(&["g", "h", "free"]);
-        let plan = plan(
-            &format!("SELECT {key}, MEDIAN(wide), MAX(wide), AVG(wide), VAR_POP(wide), COUNT(*) FROM t GROUP BY {key}"),
-            &policy,
-        )
-        .await;
-        let mut table = rows(&mut random);
-        table.iter_mut().for_each(|row| row.y = random.of(&[row.y, Some(-2.5e-7), Some(3e18), Some(-1e6), Some(7.0)]));
-        let whole = integers(&plan, &table, 2).await;
-        let portable = integers_by(&LocalEngine::new(1).portable(), &plan, &table, 1).await;
-        assert!(whole == portable, "round {round}");
-        let units: BTreeSet<_> = table.iter().filter_map(|row| row.unit).collect();
-        for unit in units {
-            let rest: Vec<Row> = table.iter().filter(|row| row.unit != Some(unit)).cloned().collect();
-            let less = integers(&plan, &rest, 1).await;
-            assert!(!violates(&plan, &whole, &less), "round {round}: {table:?}");
-            moved += u32::from(whole != less);
-        }
-    }
-    assert!(moved > 40, "{moved}: too few neighbours differ for the comparison to mean something");
-}
-
-/// The best groups are chosen by counts that a unit moves by its rows in one group at most, all of them the same way.
-#[tokio::test]
-async fn se_13_the_best_groups_are_chosen_by_what_a_unit_has_in_one_group() {
-    let mut random = Random(29);
-    for (sql, steps) in [
-        ("SELECT g FROM t GROUP BY g ORDER BY COUNT(*) DESC LIMIT 1", 2),
-        ("SELECT g FROM t GROUP BY g ORDER BY COUNT(DISTINCT u) DESC LIMIT 1", 1),
-        ("SELECT g FROM t GROUP BY g ORDER BY COUNT(x) DESC LIMIT 1", 2),
-    ] {
-        let policy = policy("{ column = \"u\" }", 2, 2);
-        let (shape, _) = shape(sql, &policy).await.unwrap();
-        let honest = price(shape, "1".parse().unwrap(), "0".parse().unwrap(), MechanismChoice::Auto).unwrap();
-        let KeyRule::Top(top) = honest.mechanism.keys else { panic!("{sql}") };
-        assert_eq!(top.each().sensitivity(), MaxSensitivity::monotone(steps), "{sql}");
-        let mut mutant = honest.clone();
-        mutant.shape.bounds.max_rows_per_group = std::num::NonZeroU32::new(4).unwrap();
-        let (mut caught, mut moved) = (0, 0);
-        for _ in 0..30 {
-            let table = rows(&mut random);
-            let rest: Vec<Row> = table.iter().filter(|row| row.unit != Some(0)).cloned().collect();
-            let mut apart = Vec::new();
-            for plan in [&honest, &mutant] {
-                let (whole, less) = (integers(plan, &table, 2).await, integers(plan, &rest, 1).await);
-                assert!(whole.rows.iter().chain(&less.rows).all(|row| row.values.is_empty()));
-                let fewer = |(a, b): (&ExactRow, &ExactRow)| i128::from(a.units) - i128::from(b.units);
-                apart.push(whole.rows.iter().zip(&less.rows).map(fewer).collect::<Vec<_>>());
-            }
-            assert!(apart[0].iter().all(|fewer| (0..=steps as i128).contains(fewer)), "{sql}: {:?}", apart[0]);
-            moved += apart[0].iter().filter(|fewer| **fewer > 0).count();
-            caught += apart[1].iter().filter(|fewer| **fewer > steps as i128).count();
-        }
-        assert!(moved > 20, "{moved}");
-        // The control: rows that are kept and not charged for.
-        assert!(caught > 0 || sql.contains("DISTINCT"), "{sql}");
-    }
-}
-
 /// The control: bounds that are not enforced must be caught by the same comparison.
 #[tokio::test]
 async fn the_comparison_catches_a_bound_that_is_not_enforced() {
@@ -573,72 +488,6 @@ async fn both_plans_keep_the_same_rows() {
     }
 }
 
-/// Every number is in one bucket; NULL and NaN are in none.
-#[tokio::test]
-async fn buckets_are_half_open() {
-    let policy = policy("\"row\"", 1, 1);
-    let plan = plan("SELECT bucket(y, -1, 0, 0.5) AS b, COUNT(*) FROM t GROUP BY b", &policy).await;
-    let row = |y: Option<f64>| Row { unit: Some(1), g: None, h: None, x: None, y };
-    let numbers = [f64::NEG_INFINITY, -2.0, -1.0, -0.5, -0.0, 0.0, 0.25, 0.5, 1e308, f64::INFINITY];
-    let odd = [None, Some(f64::NAN), Some(-f64::NAN)];
-    let table: Vec<Row> = numbers.into_iter().map(Some).chain(odd).map(row).collect();
-    let found = integers(&plan, &table, 2).await.rows;
-    let found: Vec<(String, i128)> = found.iter().map(|row| (row.key[0].to_string(), row.values[0])).collect();
-    let expected = [("< -1", 2), ("[-1, 0)", 2), ("[0, 0.5)", 3), (">= 0.5", 3)];
-    assert_eq!(found, expected.map(|(label, count)| (label.to_owned(), count)));
-}
-
-/// Different values are counted once, NULL and NaN not at all; -0.0 is 0.0.
-#[tokio::test]
-async fn different_values_are_those_of_a_set() {
-    let mut random = Random(19);
-    let policy = policy("\"row\"", 1, 1);
-    let plan = plan("SELECT COUNT(DISTINCT y), COUNT(DISTINCT x), COUNT(DISTINCT free) FROM t", &policy).await;
-    for _ in 0..20 {
-        let table = rows(&mut random);
-        let y: BTreeSet<u64> =
-            table.iter().filter_map(|row| row.y).filter(|y| !y.is_nan()).map(|y| (y + 0.0).to_bits()).collect();
-        let x: BTreeSet<i64> = table.iter().filter_map(|row| row.x).collect();
-        let free: BTreeSet<&str> = table.iter().filter_map(|row| row.g).collect();
-        let expected = [y.len(), x.len(), free.len()].map(|count| count as i128);
-        assert_eq!(integers(&plan, &table, 2).await.rows[0].values, expected);
-    }
-    let unit = self::policy("{ column = \"u\" }", 1, 2);
-    let plan = self::plan("SELECT COUNT(DISTINCT x) FROM t", &unit).await;
-    let row = |x: i64| Row { unit: Some(1), g: None, h: None, x: Some(x), y: None };
-    let many: Vec<Row> = (0..20).map(row).collect();
-    assert_eq!(integers(&plan, &many, 1).await.rows[0].values, [2], "a unit brings as many values as it has rows");
-}
-
-/// Squares and products are those of plain integers, of the rows where both are present.
-#[tokio::test]
-async fn the_sums_of_squares_and_products_are_exact() {
-    let mut random = Random(13);
-    let policy = policy("\"row\"", 1, 1);
-    let plan = plan("SELECT CORR(x, y) FROM t", &policy).await;
-    for _ in 0..20 {
-        let table = rows(&mut random);
-        let pairs: Vec<(i128, i128)> = table
-            .iter()
-            .filter_map(|row| {
-                let y = row.y.filter(|y| !y.is_nan())?;
-                Some((row.x?.clamp(-3, 50).into(), (y * 4.0 + 0.5).floor().clamp(0.0, 4.0) as i128))
-            })
-            .collect();
-        let sum = |of: fn(&(i128, i128)) -> i128| pairs.iter().map(of).sum::<i128>();
-        let expected = [
-            sum(|(x, _)| 50 - x),
-            sum(|(x, _)| x + 3),
-            sum(|(_, y)| 4 - y),
-            sum(|(_, y)| *y),
-            sum(|(x, y)| (2 * x - 47) * (2 * y - 4)),
-            sum(|(x, _)| (2 * x - 47).pow(2)),
-            sum(|(_, y)| (2 * y - 4).pow(2)),
-        ];
-        assert_eq!(integers(&plan, &table, 2).await.rows[0].values, expected);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn se_05_order_partitions_and_threads_change_no_bit() {
     let mut random = Random(5);
@@ -667,58 +516,4 @@ async fn sq_23_rows_of_one_unit_do_not_change_which_rows_of_another_are_kept() {
     let newcomer: Vec<Row> = (0..10).map(|_| row(2, 0)).collect();
     let together = integers(&plan, &[newcomer, others].concat(), 1).await.rows[0].values[0];
     assert_eq!(alone, together);
-}
-
-#[tokio::test]
-async fn se_01_and_se_02_sums_are_exact_beyond_64_bits() {
-    let text = r#"
-        dataset = "test"
-        [budget]
-        epsilon = 100
-        [tables.t]
-        source = "t.csv"
-        privacy_unit = "row"
-        [tables.t.columns]
-        x = { type = "integer", bounds = [-9007199254740992, 9007199254740992] }
-        "#;
-    let policy = Policy::from_toml(text, ".").unwrap();
-    let plan = plan("SELECT SUM(x) FROM t", &policy).await;
-    let row = |x: i64| Row { unit: Some(1), g: None, h: None, x: Some(x), y: None };
-    let table: Vec<Row> = (0..4000).map(|_| row(i64::MAX)).collect();
-    let total = integers(&plan, &table, 2).await.rows[0].values[0];
-    assert_eq!(total, 4000 * (1_i128 << 53), "clamped, and summed in 128 bits");
-    let mixed = [row(i64::MAX), row(1), row(i64::MIN)];
-    assert_eq!(integers(&plan, &mixed, 1).await.rows[0].values[0], 1);
-}
-
-#[tokio::test]
-async fn fp_07_odd_numbers_become_null_or_a_bound() {
-    let policy = policy("\"row\"", 1, 1);
-    let plan = plan("SELECT COUNT(y), SUM(y) FROM t", &policy).await;
-    let row = |y: f64| Row { unit: Some(1), g: None, h: None, x: None, y: Some(y) };
-    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e308, 5e-324, -0.0];
-    let table: Vec<Row> = odd.into_iter().map(row).collect();
-    let values = &integers(&plan, &table, 1).await.rows[0].values;
-    // NaN counts for nothing in a sum; infinities and 1e308 are clamped to the bounds [0, 1] = [0, 4] steps.
-    assert_eq!(values[1], 4 + 4);
-}
-
-/// A sum over 131,072 rows, ones and small alternating values, moves by exactly the one that goes.
-#[tokio::test]
-async fn se_03_a_long_sum_of_fractions_moves_by_one_bound_only() {
-    let policy = policy("\"row\"", 1, 1);
-    let plan = plan("SELECT SUM(y) FROM t", &policy).await;
-    let row = |y: f64| Row { unit: Some(1), g: None, h: None, x: None, y: Some(y) };
-    let table = |ones: usize| -> Vec<Row> {
-        let small = (0..ones).map(|index| row(if index % 2 == 0 { 0.003_906_25 } else { -0.003_906_25 }));
-        std::iter::repeat_n(row(1.0), ones).chain(small).collect()
-    };
-    let sum = |table: ExactTable| table.rows[0].values[0];
-    let whole = sum(integers(&plan, &table(1 << 16), 2).await);
-    let less = sum(integers(&plan, &table(1 << 16)[1..], 2).await);
-    assert_eq!(whole - less, 4, "one row of 1.0 is four steps of 0.25");
-    // The control: added up as floats in order, 2^24 swallows a thousand ones, and taking it away sets them free.
-    let naive = |rows: &[f32]| rows.iter().fold(0.0_f32, |sum, value| sum + value);
-    let swallowed: Vec<f32> = std::iter::once(16_777_216.0).chain(std::iter::repeat_n(1.0, 1000)).collect();
-    assert_eq!(naive(&swallowed) - naive(&swallowed[1..]), 16_777_216.0 - 1000.0);
 }

@@ -10,7 +10,7 @@
 //! predictable on purpose.
 //!
 //! # Where to start
-//! [`SeededBytes`] for a stream, [`fit`] for distributions, [`binomial`] for rates and [`neighbours`] for pairs
+//! [`SeededBytes`] for a stream, [`Random`] and [`questions`] for made-up tables and what is asked about them, [`fit`] for distributions, [`binomial`] for rates and [`neighbours`] for pairs
 //! of tables.
 
 #![forbid(unsafe_code)]
@@ -25,12 +25,15 @@ pub mod naive;
 pub mod neighbours;
 pub mod pmf;
 pub mod postgres;
+pub mod questions;
+pub mod random;
 pub mod stream;
 pub mod welch;
 
 pub use cluster::Cluster;
 pub use columnar::{Values, write_parquet};
 pub use postgres::Postgres;
+pub use random::Random;
 pub use stream::{SeededBytes, StubBytes};
 
 /// The false-alarm rate of every statistical test: one in 10⁹ correct samplers is rejected.

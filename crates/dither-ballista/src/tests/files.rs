@@ -11,7 +11,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::parquet::arrow::ArrowWriter;
 
-use super::questions::Random;
+use dither_testing::Random;
 
 const PEOPLE: [&str; 10] = ["bob", " Bob  ", "BOB", "ΣΊΣΥΦΟΣ", "σίσυφος", "Σίσυφοσ", "İnci", "日本", "o'hara \\", ""];
 const TEXTS: [&str; 9] = ["a", "B", "7", "Ä", "zz", "", " a ", "\u{0}é\u{301}", "-1e999"];

@@ -3,7 +3,6 @@
 
 mod files;
 mod loss;
-mod questions;
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +15,10 @@ use dither_query::engine::{Counted, Counting, Engine, EngineError, LocalEngine, 
 use dither_query::plan::{MechanismChoice, QueryPlan, price, shape};
 use dither_query::source::{self, Tables, schema};
 use dither_query::{Policy, Refusal};
-use dither_testing::Cluster;
+use dither_testing::questions::{self, PERSON, Sources};
+use dither_testing::{Cluster, Random};
 
 use crate::{BallistaEngine, Executor, Scheduler};
-use questions::{Random, policy, question};
 
 /// Not a test: a process of the cluster, started by tests from their own binary.
 #[tokio::test(flavor = "multi_thread")]
@@ -59,6 +58,19 @@ fn cluster(folder: &Path, executors: usize) -> Cluster {
         command.env("DITHER_CLUSTER", arguments.join("\n"));
         command
     })
+}
+
+fn policy(folder: &Path, unit: &str, groups: u64, rows: u64) -> Policy {
+    let sources = Sources { tables: ["t/*.parquet", "p.parquet", "codes.parquet"], moment: "m" };
+    Policy::from_toml(&questions::policy(sources, unit, groups, rows), folder).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A random question, also of what only engines with the functions of this process can do.
+fn question(random: &mut Random, joined: bool) -> String {
+    let aggregates = ["COUNT(DISTINCT y)"];
+    let keys = ["UPPER(free)", "CAST(y AS VARCHAR)"];
+    let filters = [" WHERE free ILIKE '%a%' OR free IN ('a', 'Ä')", " WHERE x % 2 = 0"];
+    questions::question(random, joined, [&aggregates, &keys, &filters])
 }
 
 async fn plan(sql: &str, policy: &Policy) -> Result<QueryPlan, Refusal> {
@@ -118,11 +130,11 @@ async fn compare(folder: &Path, engine: &dyn Engine, rounds: u64, seed: u64) -> 
     let mut random = Random(seed);
     let mut groups = 0;
     for round in 0..rounds {
-        let unit = random.of(&["\"row\"", "{ column = \"u\" }", "{ column = \"u\" }", "{ column = \"v\" }"]);
+        let unit = random.of(&["\"row\"", PERSON, PERSON, "{ column = \"v\" }"]);
         let folder = folder.join(format!("{seed}-{round}"));
         let policy = policy(&folder, unit, 1 + random.below(3), 1 + random.below(4));
         files::write(&folder, &mut random);
-        let sql = question(&mut random, unit.contains("\"u\""));
+        let sql = question(&mut random, unit == PERSON);
         // Rows that are units join on unique columns only, a text has no sum: for every engine.
         let Ok(plan) = plan(&sql, &policy).await else { continue };
         let tables = opened(&policy);

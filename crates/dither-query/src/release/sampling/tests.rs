@@ -3,9 +3,9 @@
 use dither_core::PrivacyEvent;
 use dither_mechanisms::Noise;
 use dither_noise::{NoiseSource, discrete_gaussian, discrete_laplace};
+use dither_testing::Random;
 
 use super::*;
-use crate::differential::Random;
 use crate::plan::{Measure, MechanismChoice, Values, price, shape};
 use crate::policy::Policy;
 use crate::release::CONFIDENCE;
