@@ -122,7 +122,7 @@ fn rows(random: &mut Random) -> Vec<Row> {
 }
 
 fn policy(unit: &str, groups: u64, rows: u64) -> Policy {
-    let sources = Sources { tables: ["postgres:public.t", "postgres:p", "postgres:codes"], moment: "Moment \"of" };
+    let sources = Sources { tables: ["postgres:public.t", "postgres:p", "postgres:codes"], moment: "Moment \"of\"" };
     Policy::from_toml(&questions::policy(sources, unit, groups, rows), ".").unwrap_or_else(|error| panic!("{error}"))
 }
 
