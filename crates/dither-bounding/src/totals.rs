@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use dither_core::ValueBounds;
+
 use crate::rows::{Layout, NULL, Rows};
 
 /// What is done with the value columns of a row.
@@ -131,11 +133,10 @@ impl Totals {
                 continue;
             }
             for (key, value) in keys.iter().zip(values) {
-                if *value != NULL {
-                    let index = *key as usize * summed + column;
-                    self.sums[index] += i128::from(*value);
-                    self.counts[index] += 1;
-                }
+                let index = *key as usize * summed + column;
+                // Without a branch, which NULLs here and there would mislead.
+                self.sums[index] += i128::from(if *value == NULL { 0 } else { *value });
+                self.counts[index] += i64::from(*value != NULL);
             }
         }
         for (values, tally) in columns[summed..].iter().zip(&mut self.tallies) {
@@ -172,13 +173,22 @@ impl Totals {
     }
 }
 
+/// So many integers of at most 2^53 add up within 62 bits.
+const CHUNK: usize = 512;
+
 /// The sum and the number of values that are not NULL.
 fn exact_sum(values: &[i64]) -> (i128, i64) {
     let (mut sum, mut count) = (0_i128, 0);
-    for value in values {
-        let present = *value != NULL;
-        sum += i128::from(if present { *value } else { 0 });
-        count += i64::from(present);
+    for chunk in values.chunks(CHUNK) {
+        let (mut low, mut present) = (0_i64, 0_i64);
+        for value in chunk {
+            debug_assert!(*value == NULL || value.unsigned_abs() <= ValueBounds::MAX_STEPS as u64, "within the bounds");
+            // The chunk is short enough for 64 bits; a check of every addition would take them one by one.
+            low = low.wrapping_add(if *value == NULL { 0 } else { *value });
+            present = present.wrapping_add(i64::from(*value != NULL));
+        }
+        sum += i128::from(low);
+        count += present;
     }
     (sum, count)
 }
