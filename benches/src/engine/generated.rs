@@ -61,7 +61,7 @@ pub fn cases() -> Vec<Case> {
 fn policy(unit: &str, many: u64) -> String {
     let list = |keys: u64| (0..keys).map(|key| format!("\"{}\"", key_name(key))).collect::<Vec<_>>().join(", ");
     let many = if many > 0 { list(many) } else { String::from("\"none\"") };
-    let mut text = String::from("dataset = \"bench\"\nledger = \"ledger.db\"\n[budget]\nepsilon = 4\n");
+    let mut text = String::from("dataset = \"bench\"\nledger = \"ledger.db\"\n[budget]\nepsilon = 100\n");
     // Writing to a string cannot fail.
     let _ = write!(
         text,

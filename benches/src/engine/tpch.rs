@@ -20,7 +20,7 @@ const POLICY: &str = r#"
 dataset = "tpch"
 ledger = "ledger.db"
 [budget]
-epsilon = 4
+epsilon = 100
 [tables.customer]
 source = "customer.parquet"
 privacy_unit = { column = "custkey" }
