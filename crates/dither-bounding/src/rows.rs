@@ -1,5 +1,7 @@
 //! Rows in flat arrays.
 
+use crate::names::{Texts, write_integer};
+
 /// The integer that stands for NULL in a value column. No lattice reaches it.
 pub const NULL: i64 = i64::MIN;
 /// The key of rows that do not count.
@@ -117,23 +119,66 @@ impl Slot {
 }
 
 /// Rows of a unit, a key and some integers each.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone)]
 pub struct Rows {
     pub(crate) units: Vec<u64>,
     pub(crate) keys: Vec<u32>,
     /// Row by row, as a layout has them.
     pub(crate) values: Vec<u8>,
+    /// What the units are the numbers of; empty where they are integers that stand for themselves.
+    pub(crate) texts: Texts,
+}
+
+/// The units of some rows.
+#[derive(Clone, Copy)]
+pub enum Units<'a> {
+    /// Integers.
+    Integers(&'a [u64]),
+    /// Texts.
+    Texts {
+        /// For each row a hash of the text, the same for equal texts in all readers.
+        hashes: &'a [u64],
+        /// The text of a row.
+        text: &'a dyn Fn(usize) -> &'a str,
+    },
+}
+
+impl Units<'_> {
+    /// What decides the bucket of a row: the same for all rows of a unit, in all readers.
+    pub(crate) fn spread(&self) -> &[u64] {
+        match self {
+            Self::Integers(units) => units,
+            Self::Texts { hashes, .. } => hashes,
+        }
+    }
 }
 
 /// How the numbers of one dictionary are written in another.
 #[derive(Debug, Default)]
 pub struct Mapping {
-    /// For each number of a unit its new one; `None` where units are themselves.
-    pub units: Option<Vec<u64>>,
     /// For each number of a key its new one, or [`DROPPED`].
     pub keys: Vec<u32>,
-    /// The same for each value column.
+    /// The same for each value column; `None` where integers are themselves.
     pub values: Vec<Option<Vec<i64>>>,
+}
+
+/// A share of the units: those whose mixed bits leave a remainder.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// Which one.
+    pub number: u64,
+    /// Of how many.
+    pub of: u64,
+}
+
+impl Share {
+    /// All units.
+    pub const ALL: Self = Self { number: 0, of: 1 };
+
+    fn holds(self, spread: u64) -> bool {
+        // Bits that decide neither the bucket nor, within it, the order of the sort.
+        self.of == 1 || (spread.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) % self.of == self.number
+    }
 }
 
 impl Rows {
@@ -145,6 +190,27 @@ impl Rows {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
+    }
+
+    /// Their bytes, with what their units stand for.
+    pub fn size(&self, layout: &Layout) -> usize {
+        layout.bytes(self.len()) + self.texts.size()
+    }
+
+    /// Adds a row of these units.
+    pub(crate) fn push_of(
+        &mut self,
+        layout: &Layout,
+        units: Units<'_>,
+        row: usize,
+        key: u32,
+        values: impl Iterator<Item = i64>,
+    ) {
+        let unit = match units {
+            Units::Integers(units) => units[row],
+            Units::Texts { hashes, text } => self.texts.number(hashes[row], text(row).as_bytes()).into(),
+        };
+        self.push(layout, unit, key, values);
     }
 
     pub(crate) fn push(&mut self, layout: &Layout, unit: u64, key: u32, values: impl Iterator<Item = i64>) {
@@ -164,10 +230,18 @@ impl Rows {
     /// Grows by a quarter: most of the memory of a question is here, and twice of it would be half empty.
     fn make_room(&mut self, layout: &Layout) {
         if self.units.len() == self.units.capacity() {
-            let more = 64.max(self.units.len() / 4);
+            let more = 16.max(self.units.len() / 4);
             self.units.reserve_exact(more);
             self.keys.reserve_exact(more);
             self.values.reserve_exact(more * layout.width());
+        }
+    }
+
+    /// Writes the unit with a number as it is hashed.
+    pub(crate) fn write_unit(&self, unit: u64, text: &mut Vec<u8>) {
+        match self.texts.len() {
+            0 => write_integer(unit as i64, text),
+            _ => self.texts.write(unit as usize, text),
         }
     }
 
@@ -180,21 +254,27 @@ impl Rows {
         self.units.clear();
         self.keys.clear();
         self.values.clear();
+        self.texts.clear();
     }
 
-    /// Appends rows under new numbers; rows whose key is dropped are left out.
-    pub fn append(&mut self, other: &Self, layout: &Layout, mapping: &Mapping) {
+    /// Appends the rows of a share of the units under new numbers; rows whose key is dropped are left out.
+    pub fn append(&mut self, other: &Self, layout: &Layout, mapping: &Mapping, share: Share) {
         let mapped = mapping.values.iter().any(Option::is_some);
-        self.units.reserve(other.len());
-        self.keys.reserve(other.len());
-        self.values.reserve(other.values.len());
+        let texts: Vec<Option<u64>> = (0..other.texts.len())
+            .map(|number| {
+                let hash = other.texts.hash(number);
+                share.holds(hash).then(|| self.texts.number(hash, other.texts.text(number)).into())
+            })
+            .collect();
         for row in 0..other.len() {
+            let unit = match (other.units[row], texts.is_empty()) {
+                (unit, true) => share.holds(unit).then_some(unit),
+                (unit, false) => texts[unit as usize],
+            };
             let key = mapping.keys[other.keys[row] as usize];
-            if key == DROPPED {
-                continue;
-            }
-            let unit = other.units[row];
-            self.units.push(mapping.units.as_ref().map_or(unit, |units| units[unit as usize]));
+            let Some(unit) = unit.filter(|_| key != DROPPED) else { continue };
+            self.make_room(layout);
+            self.units.push(unit);
             self.keys.push(key);
             let values = other.row(row, layout);
             if mapped {

@@ -24,23 +24,14 @@ use futures::StreamExt;
 use super::keys::Numbers;
 use crate::relation::{KEY, UNIT};
 
-/// The plan with lookups in the place of joins with owners, wherever all keys have one owner and there is memory for them.
+/// The plan with a lookup in the place of a join with owners, if it is one, all keys have one owner, and there is memory for
+/// them.
 ///
 /// # Errors
-/// What reading the tables of the owners fails with.
-pub(super) async fn looked_up(context: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan> {
-    // Those below first: owners may be owned themselves.
-    let before: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
-    let mut inputs = Vec::with_capacity(before.len());
-    for input in &before {
-        inputs.push(Box::pin(looked_up(context, input.clone())).await?);
-    }
-    let plan = if inputs == before { plan } else { plan.with_new_exprs(plan.expressions(), inputs)? };
-    let Some(owned) = Owned::of(&plan) else { return Ok(plan) };
-    match Lookup::read(context, owned.owners).await? {
-        Some(lookup) => owned.looked_up(lookup),
-        None => Ok(plan),
-    }
+/// What reading the table of the owners fails with.
+pub(super) async fn looked_up(context: &SessionContext, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    let Some(owned) = Owned::of(plan) else { return Ok(None) };
+    Lookup::read(context, owned.owners).await?.map(|lookup| owned.looked_up(lookup)).transpose()
 }
 
 /// A join of rows with their owners, as [`Relation::Owned`](crate::relation::Relation::Owned) builds it.
@@ -107,8 +98,9 @@ impl Lookup {
         }
         let units = numbers.map(Numbers::into_values).transpose()?.and_then(|mut values| values.pop());
         let signature = Signature::exact(vec![DataType::Int64], Volatility::Volatile);
-        let lookup = |owners| Self { signature, kind, owners, units, _reservation: reservation };
-        Ok(Owners::new(pairs).map(lookup))
+        let Some(owners) = Owners::new(pairs) else { return Ok(None) };
+        reservation.resize(owners.size() + units.as_ref().map_or(0, |units| units.get_array_memory_size()));
+        Ok(Some(Self { signature, kind, owners, units, _reservation: reservation }))
     }
 }
 
@@ -192,6 +184,7 @@ mod tests {
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::datasource::MemTable;
 
+    use super::super::rewrite::rewritten;
     use crate::relation::{Relation, UnitKey};
     use crate::source::{Table, Tables};
 
@@ -254,7 +247,7 @@ mod tests {
         for (texts, shared) in [(false, false), (true, false), (false, true), (true, true)] {
             let plan = owned(texts).build(&tables(texts, shared)).unwrap().build().unwrap();
             let joins = |plan: &LogicalPlan| plan.display_indent().to_string().matches("Join").count();
-            let quick = looked_up(&context, plan.clone()).await.unwrap();
+            let quick = rewritten(&context, plan.clone(), &mut Vec::new()).await.unwrap();
             assert_eq!((joins(&plan), joins(&quick)), (1, usize::from(shared)));
             assert_eq!(plan.schema().fields(), quick.schema().fields());
             let expected = rows(&context, plan).await;
@@ -270,6 +263,6 @@ mod tests {
         let config = datafusion::prelude::SessionConfig::new();
         let context = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
         let plan = owned(false).build(&tables(false, false)).unwrap().build().unwrap();
-        assert_eq!(looked_up(&context, plan.clone()).await.unwrap(), plan);
+        assert_eq!(rewritten(&context, plan.clone(), &mut Vec::new()).await.unwrap(), plan);
     }
 }
