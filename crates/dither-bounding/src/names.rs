@@ -166,20 +166,32 @@ fn delimit(length: usize, text: &mut Vec<u8>) {
     text.push(b':');
 }
 
-/// The most characters of a 64-bit integer, with its sign.
-const DIGITS: usize = 20;
+/// The most characters of a 64-bit integer: twenty digits, or nineteen with a sign, and one that is overwritten.
+const DIGITS: usize = 21;
+
+/// The digits of the numbers below a hundred.
+const PAIRS: [u8; 200] = {
+    let (mut pairs, mut number) = ([0; 200], 0);
+    while number < 100 {
+        pairs[2 * number] = b'0' + (number / 10) as u8;
+        pairs[2 * number + 1] = b'0' + (number % 10) as u8;
+        number += 1;
+    }
+    pairs
+};
 
 /// A number in decimal digits, at the end of a buffer; written for every group that is hashed, so without a formatter.
 fn digits(mut rest: u64, negative: bool, buffer: &mut [u8; DIGITS]) -> &[u8] {
     let mut start = DIGITS;
-    loop {
-        start -= 1;
-        buffer[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
+    while rest >= 100 {
+        let pair = 2 * (rest % 100) as usize;
+        rest /= 100;
+        start -= 2;
+        buffer[start..start + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
     }
+    let pair = 2 * rest as usize;
+    buffer[start - 2..start].copy_from_slice(&PAIRS[pair..pair + 2]);
+    start -= if rest < 10 { 1 } else { 2 };
     if negative {
         start -= 1;
         buffer[start] = b'-';

@@ -27,6 +27,7 @@ struct Slot {
 enum Width {
     One,
     Two,
+    Three,
     Four,
     /// As it is.
     Eight,
@@ -56,8 +57,13 @@ impl Layout {
     }
 
     fn write(&self, values: impl Iterator<Item = i64>, into: &mut Vec<u8>) {
+        let start = into.len();
+        into.resize(start + self.width, 0);
+        let mut row = &mut into[start..];
         for (slot, value) in self.slots.iter().zip(values) {
-            slot.write(value, into);
+            let (place, rest) = row.split_at_mut(slot.bytes());
+            slot.write(value, place);
+            row = rest;
         }
     }
 
@@ -78,7 +84,8 @@ impl Slot {
         let width = match most.abs_diff(least) {
             0..=0xfe => Width::One,
             0xff..=0xfffe => Width::Two,
-            0xffff..=0xffff_fffe => Width::Four,
+            0xffff..=0xff_fffe => Width::Three,
+            0xff_ffff..=0xffff_fffe => Width::Four,
             _ => return any,
         };
         Self { least, most, width }
@@ -88,22 +95,24 @@ impl Slot {
         match self.width {
             Width::One => 1,
             Width::Two => 2,
+            Width::Three => 3,
             Width::Four => 4,
             Width::Eight => 8,
         }
     }
 
-    /// Appends an integer; one outside of the range is moved to its end.
-    fn write(self, value: i64, into: &mut Vec<u8>) {
+    /// Writes an integer to its place; one outside of the range is moved to its end.
+    fn write(self, value: i64, place: &mut [u8]) {
         let above = match value {
             NULL => u64::MAX,
             value => value.clamp(self.least, self.most).abs_diff(self.least),
         };
         match self.width {
-            Width::One => into.push(above as u8),
-            Width::Two => into.extend_from_slice(&(above as u16).to_le_bytes()),
-            Width::Four => into.extend_from_slice(&(above as u32).to_le_bytes()),
-            Width::Eight => into.extend_from_slice(&value.to_le_bytes()),
+            Width::One => place.copy_from_slice(&[above as u8]),
+            Width::Two => place.copy_from_slice(&(above as u16).to_le_bytes()),
+            Width::Three => place.copy_from_slice(&(above as u32).to_le_bytes()[..3]),
+            Width::Four => place.copy_from_slice(&(above as u32).to_le_bytes()),
+            Width::Eight => place.copy_from_slice(&value.to_le_bytes()),
         }
     }
 
@@ -111,6 +120,7 @@ impl Slot {
         let (above, null) = match *bytes {
             [a] => (a.into(), u8::MAX.into()),
             [a, b] => (u16::from_le_bytes([a, b]).into(), u16::MAX.into()),
+            [a, b, c] => (u32::from_le_bytes([a, b, c, 0]).into(), 0xff_ffff),
             [a, b, c, d] => (u32::from_le_bytes([a, b, c, d]).into(), u32::MAX.into()),
             _ => return bytes.as_array().map_or(NULL, |bytes| i64::from_le_bytes(*bytes)),
         };
@@ -298,7 +308,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            columns in proptest::collection::vec((any::<i64>(), prop_oneof![0..300_u64, 65_000..66_000_u64, any::<u64>()], any::<u64>()), 0..6),
+            columns in proptest::collection::vec((any::<i64>(), prop_oneof![0..300_u64, 65_000..66_000_u64, 0xff_fff0..0x100_000f_u64, any::<u64>()], any::<u64>()), 0..6),
         ) {
             let range = |(least, span, _): &(i64, u64, u64)| (*least, least.saturating_add_unsigned(*span));
             let layout = Layout::new(columns.iter().map(|column| Some(range(column))));
@@ -321,10 +331,17 @@ mod tests {
 
     #[test]
     fn integers_are_moved_into_their_range_and_take_no_more_bytes_than_that_needs() {
-        let layout = Layout::new([Some((-3, 251)), Some((0, 255)), Some((0, 1 << 20)), Some((0, 1 << 40)), None]);
-        assert_eq!((layout.width(), layout.bytes(2), layout.columns()), (1 + 2 + 4 + 8 + 8, 2 * 35, 5));
+        let layout = Layout::new([
+            Some((-3, 251)),
+            Some((0, 255)),
+            Some((0, 1 << 20)),
+            Some((0, 1 << 24)),
+            Some((0, 1 << 40)),
+            None,
+        ]);
+        assert_eq!((layout.width(), layout.bytes(2), layout.columns()), (1 + 2 + 3 + 4 + 8 + 8, 2 * 38, 6));
         let mut rows = Rows::default();
-        rows.push(&layout, 0, 0, [300, -1, NULL, -7, i64::MAX].into_iter());
-        assert_eq!(layout.read(rows.row(0, &layout)).collect::<Vec<_>>(), [251, 0, NULL, -7, i64::MAX]);
+        rows.push(&layout, 0, 0, [300, -1, NULL, 1 << 30, -7, i64::MAX].into_iter());
+        assert_eq!(layout.read(rows.row(0, &layout)).collect::<Vec<_>>(), [251, 0, NULL, 1 << 24, -7, i64::MAX]);
     }
 }

@@ -33,6 +33,8 @@ struct Part {
     rows: usize,
     texts: usize,
     bytes: usize,
+    /// Whether units and keys are all so small that they take four bytes and one.
+    small: (bool, bool),
 }
 
 /// What is added to the bytes of a file: a stream of ChaCha20 that no other file has, by their places, each of which is
@@ -96,8 +98,16 @@ impl Spill {
         }
         let Self { file, stream, end, buffer, .. } = self;
         buffer.clear();
-        rows.units.iter().for_each(|unit| buffer.extend_from_slice(&unit.to_le_bytes()));
-        rows.keys.iter().for_each(|key| buffer.extend_from_slice(&key.to_le_bytes()));
+        let units = rows.units.iter().all(|unit| u32::try_from(*unit).is_ok());
+        let keys = rows.keys.iter().all(|key| u8::try_from(*key).is_ok());
+        match units {
+            true => rows.units.iter().for_each(|unit| buffer.extend_from_slice(&(*unit as u32).to_le_bytes())),
+            false => rows.units.iter().for_each(|unit| buffer.extend_from_slice(&unit.to_le_bytes())),
+        }
+        match keys {
+            true => buffer.extend(rows.keys.iter().map(|key| *key as u8)),
+            false => rows.keys.iter().for_each(|key| buffer.extend_from_slice(&key.to_le_bytes())),
+        }
         buffer.extend_from_slice(&rows.values);
         let (hashes, ends, texts) = rows.texts.parts();
         hashes.iter().for_each(|hash| buffer.extend_from_slice(&hash.to_le_bytes()));
@@ -107,7 +117,8 @@ impl Spill {
         let file = file.get_mut().map_err(|_| poisoned())?;
         file.seek(SeekFrom::Start(*end))?;
         file.write_all(buffer)?;
-        self.parts[bucket].push(Part { start: *end, rows: rows.len(), texts: ends.len(), bytes: texts.len() });
+        let part = Part { start: *end, rows: rows.len(), texts: ends.len(), bytes: texts.len(), small: (units, keys) };
+        self.parts[bucket].push(part);
         *end += buffer.len() as u64;
         Ok(())
     }
@@ -119,28 +130,39 @@ impl Spill {
     pub(crate) fn read(&self, bucket: usize, mut each: impl FnMut(&Rows)) -> io::Result<()> {
         let mut bytes = Vec::new();
         for part in &self.parts[bucket] {
-            let words = size_of::<u64>() * 2 * part.texts;
-            bytes.resize(self.layout.bytes(part.rows) + words + part.bytes, 0);
+            let (unit, key) = (if part.small.0 { 4 } else { 8 }, if part.small.1 { 1 } else { 4 });
+            let row = unit + key + self.layout.width();
+            bytes.resize(part.rows * row + size_of::<u64>() * 2 * part.texts + part.bytes, 0);
             {
                 let mut file = self.file.lock().map_err(|_| poisoned())?;
                 file.seek(SeekFrom::Start(part.start))?;
                 file.read_exact(&mut bytes)?;
             }
             self.stream.apply(part.start, &mut bytes)?;
-            let (units, rest) = bytes.split_at(part.rows * size_of::<u64>());
-            let (keys, rest) = rest.split_at(part.rows * size_of::<u32>());
+            let (units, rest) = bytes.split_at(part.rows * unit);
+            let (keys, rest) = rest.split_at(part.rows * key);
             let (values, rest) = rest.split_at(part.rows * self.layout.width());
             let (hashes, rest) = rest.split_at(part.texts * size_of::<u64>());
             let (ends, texts) = rest.split_at(part.texts * size_of::<u64>());
             each(&Rows {
-                units: integers(units).collect(),
-                keys: keys.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect(),
+                units: match part.small.0 {
+                    true => small(units).map(u64::from).collect(),
+                    false => integers(units).collect(),
+                },
+                keys: match part.small.1 {
+                    true => keys.iter().copied().map(u32::from).collect(),
+                    false => small(keys).collect(),
+                },
                 values: values.to_vec(),
                 texts: Texts::of(integers(hashes).collect(), integers(ends).map(|end| end as usize).collect(), texts),
             });
         }
         Ok(())
     }
+}
+
+fn small(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
 fn integers(bytes: &[u8]) -> impl Iterator<Item = u64> {
