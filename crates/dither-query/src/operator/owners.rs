@@ -10,8 +10,10 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{ExprSchema, JoinType, exec_datafusion_err};
 use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs,
@@ -20,6 +22,7 @@ use datafusion::logical_expr::{
 use datafusion::prelude::{DataFrame, SessionContext};
 use dither_bounding::Owners;
 use futures::StreamExt;
+use futures::future::try_join_all;
 
 use super::keys::Numbers;
 use crate::relation::{KEY, UNIT};
@@ -85,22 +88,79 @@ impl Lookup {
     /// Reads pairs of unit and key; `None` where a key has several units, or where the memory is too small.
     async fn read(context: &SessionContext, owners: &LogicalPlan) -> Result<Option<Self>> {
         let kind = owners.schema().field(0).data_type().clone();
-        let mut numbers = (kind != DataType::Int64).then(|| Numbers::of_type(&kind)).transpose()?;
-        let reservation = MemoryConsumer::new("owners").register(context.task_ctx().memory_pool());
-        let mut stream = DataFrame::new(context.state(), owners.clone()).execute_stream().await?;
-        let mut pairs = Vec::new();
-        while let Some(batch) = stream.next().await {
-            add(&batch?, &mut numbers, &mut pairs)?;
-            let bytes = Owners::bytes(pairs.len()) + numbers.as_ref().map_or(0, Numbers::size);
-            if reservation.try_resize(bytes).is_err() {
+        let environment = context.task_ctx();
+        // Part by part: keys that are in order in a file stay in order, and are sorted quickly.
+        let parts = DataFrame::new(context.state(), owners.clone()).execute_stream_partitioned().await?;
+        let parts = parts.into_iter().map(|part| {
+            let reservation = MemoryConsumer::new("owners").register(environment.memory_pool());
+            SpawnedTask::spawn(Part::read(part, kind.clone(), reservation))
+        });
+        let parts = try_join_all(parts.collect::<Vec<_>>()).await.map_err(|error| exec_datafusion_err!("{error}"))?;
+        let Some(parts) = parts.into_iter().collect::<Result<Option<Vec<Part>>>>()? else { return Ok(None) };
+        let Some((mut all, rest)) = split(parts) else { return Ok(None) };
+        all.pairs.reserve_exact(rest.iter().map(|part| part.pairs.len()).sum());
+        for part in rest {
+            if !all.append(part)? {
                 return Ok(None);
             }
         }
+        let Part { pairs, numbers, reservation } = all;
         let units = numbers.map(Numbers::into_values).transpose()?.and_then(|mut values| values.pop());
         let signature = Signature::exact(vec![DataType::Int64], Volatility::Volatile);
         let Some(owners) = Owners::new(pairs) else { return Ok(None) };
         reservation.resize(owners.size() + units.as_ref().map_or(0, |units| units.get_array_memory_size()));
         Ok(Some(Self { signature, kind, owners, units, _reservation: reservation }))
+    }
+}
+
+/// The first one and the others.
+fn split(mut parts: Vec<Part>) -> Option<(Part, Vec<Part>)> {
+    let rest = parts.split_off(parts.len().min(1));
+    Some((parts.pop()?, rest))
+}
+
+/// The pairs of a part of the owners.
+struct Part {
+    pairs: Vec<(i64, u64)>,
+    /// The numbers of units that are not integers.
+    numbers: Option<Numbers>,
+    reservation: MemoryReservation,
+}
+
+impl Part {
+    /// Reads a part; `None` where the memory is too small.
+    async fn read(
+        mut rows: SendableRecordBatchStream,
+        kind: DataType,
+        reservation: MemoryReservation,
+    ) -> Result<Option<Self>> {
+        let numbers = (kind != DataType::Int64).then(|| Numbers::of_type(&kind)).transpose()?;
+        let mut part = Self { pairs: Vec::new(), numbers, reservation };
+        while let Some(batch) = rows.next().await {
+            add(&batch?, &mut part.numbers, &mut part.pairs)?;
+            if !part.fits() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(part))
+    }
+
+    /// Whether there is memory for what is read.
+    fn fits(&self) -> bool {
+        let bytes = Owners::bytes(self.pairs.len()) + self.numbers.as_ref().map_or(0, Numbers::size);
+        self.reservation.try_resize(bytes).is_ok()
+    }
+
+    /// Adds the pairs of another part, whose units have other numbers; says whether they fit the memory.
+    fn append(&mut self, other: Self) -> Result<bool> {
+        let mut renamed = Vec::new();
+        if let (Some(numbers), Some(others)) = (&mut self.numbers, other.numbers) {
+            numbers.number(&others.into_values()?, &mut renamed)?;
+        }
+        drop(other.reservation);
+        let rename = |unit: u64| renamed.get(unit as usize).map_or(unit, |unit| u64::from(*unit));
+        self.pairs.extend(other.pairs.iter().map(|(key, unit)| (*key, rename(*unit))));
+        Ok(self.fits())
     }
 }
 
