@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::rows::{DROPPED, Layout, Rows};
+use crate::hash::KeyedHash;
+use crate::rows::{DROPPED, Layout, Rows, Units};
 use crate::select::{Rule, Scratch, prune};
 use crate::spill::Spill;
 
@@ -11,7 +12,6 @@ use crate::spill::Spill;
 pub struct Buckets {
     layout: Arc<Layout>,
     buckets: Vec<Rows>,
-    rows: usize,
     spill: Option<Spill>,
 }
 
@@ -21,66 +21,69 @@ impl Buckets {
 
     /// Empty buckets of rows with such value columns.
     pub fn new(layout: Arc<Layout>) -> Self {
-        Self { layout, buckets: vec![Rows::default(); Self::COUNT], rows: 0, spill: None }
+        Self { layout, buckets: vec![Rows::default(); Self::COUNT], spill: None }
     }
 
     /// Adds rows: their units, keys and one array for each value column. Dropped keys are left out.
-    ///
-    /// `spread` decides the buckets. It must be the same for all rows of a unit, in all readers: where units have other
-    /// numbers in other readers it is not the number, but a hash of what the number stands for.
-    pub fn push(&mut self, units: &[u64], spread: &[u64], keys: &[u32], values: &[Vec<i64>]) {
-        for (row, ((unit, spread), key)) in units.iter().zip(spread).zip(keys).enumerate() {
+    pub fn push(&mut self, units: Units<'_>, keys: &[u32], values: &[Vec<i64>]) {
+        for (row, (spread, key)) in units.spread().iter().zip(keys).enumerate() {
             if *key != DROPPED {
-                self.buckets[bucket_of(*spread)].push(
-                    &self.layout,
-                    *unit,
-                    *key,
-                    values.iter().map(|column| column[row]),
-                );
-                self.rows += 1;
+                let values = values.iter().map(|column| column[row]);
+                self.buckets[bucket_of(*spread)].push_of(&self.layout, units, row, *key, values);
             }
         }
     }
 
-    /// The bytes of the rows in memory.
+    /// The bytes of the rows in memory, with what their units stand for.
     pub fn size(&self) -> usize {
-        self.layout.bytes(self.rows)
+        self.buckets.iter().map(|rows| rows.size(&self.layout)).sum()
     }
 
     /// Leaves out rows that cannot be kept; all of a bucket stay where there are too many to be numbered.
     pub fn prune(&mut self, rule: &Rule<'_>, scratch: &mut Scratch) {
         let numbered = self.buckets.iter_mut().filter(|rows| u32::try_from(rows.len()).is_ok());
         numbered.for_each(|rows| prune(rows, rule, scratch));
-        self.rows = self.buckets.iter().map(Rows::len).sum();
     }
 
     /// Whether one bucket in memory is so much larger than the others that some unit must own much of it, and pruning
     /// pays: eight times the mean and more than chance makes of few rows.
     pub fn is_skewed(&self) -> bool {
         let largest = self.buckets.iter().map(Rows::len).max().unwrap_or(0);
-        largest > 8 * (self.rows / Self::COUNT) + 1024
+        largest > 8 * self.mean() + 1024
     }
 
-    /// Writes all rows to a file without a name and forgets them.
+    /// The mean number of rows of a bucket in memory.
+    fn mean(&self) -> usize {
+        self.buckets.iter().map(Rows::len).sum::<usize>() / Self::COUNT
+    }
+
+    /// Writes all rows to a file without a name and forgets them. They are enciphered with a key that follows from the
+    /// secret of the request.
     ///
     /// # Errors
     /// A full disk, and whatever else keeps a temporary file from being written.
-    pub fn spill(&mut self) -> io::Result<()> {
+    pub fn spill(&mut self, secret: &KeyedHash) -> io::Result<()> {
+        let usual = 2 * self.mean();
         let spill = match &mut self.spill {
             Some(spill) => spill,
-            None => self.spill.insert(Spill::new(Self::COUNT, Arc::clone(&self.layout))?),
+            None => self.spill.insert(Spill::new(Self::COUNT, Arc::clone(&self.layout), secret)?),
         };
         for (bucket, rows) in self.buckets.iter_mut().enumerate() {
             spill.write(bucket, rows)?;
-            *rows = Rows::default();
+            // The memory is needed again, but for what one large unit took.
+            if rows.len() > usual { *rows = Rows::default() } else { rows.clear() }
         }
-        self.rows = 0;
         Ok(())
     }
 
     /// The number of rows of a bucket, those on disk included.
     pub fn len(&self, bucket: usize) -> usize {
         self.buckets[bucket].len() + self.spill.as_ref().map_or(0, |spill| spill.len(bucket))
+    }
+
+    /// The bytes of the rows of a bucket, those on disk included.
+    pub fn bucket_size(&self, bucket: usize) -> usize {
+        self.buckets[bucket].size(&self.layout) + self.spill.as_ref().map_or(0, |spill| spill.size(bucket))
     }
 
     /// Whether a bucket has no rows.

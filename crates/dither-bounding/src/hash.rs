@@ -5,7 +5,7 @@ use sha2::block_api::compress256;
 /// SHA-256 over a secret, a purpose and a text; of the digest the first 128 bits, big-endian, which order as it does.
 ///
 /// Two different texts agree in them with probability 2^-128, so the order is that of the whole digest. The padding is
-/// done here, so that a short text costs one compression and nothing else.
+/// done here, so that a text costs its compressions and nothing else.
 ///
 /// # References
 /// FIPS 180-4, sections 5.1.1 and 6.2. A secret prefix of a fixed length of 64 bytes, one block, followed by
@@ -47,21 +47,23 @@ impl KeyedHash {
     /// assert_eq!(hash.of(b" 1:7") >> 96, 0x9854_c1b1);
     /// ```
     pub fn of(&self, text: &[u8]) -> u128 {
-        let mut state = self.state;
-        let bits = ((self.prefix + text.len()) as u64 * 8).to_be_bytes();
-        let end = self.filled + text.len();
-        if end + LENGTH < BLOCK {
-            let mut block = self.block;
-            block[self.filled..end].copy_from_slice(text);
-            block[end] = 0x80;
-            block[BLOCK - LENGTH..].copy_from_slice(&bits);
+        let (mut state, mut block, mut filled, mut rest) = (self.state, self.block, self.filled, text);
+        while let Some((now, later)) = rest.split_at_checked(BLOCK - filled) {
+            block[filled..].copy_from_slice(now);
             compress256(&mut state, &[block]);
-        } else {
-            let mut message = [&self.block[..self.filled], text, &[0x80]].concat();
-            message.resize((message.len() + LENGTH).next_multiple_of(BLOCK) - LENGTH, 0);
-            message.extend_from_slice(&bits);
-            compress256(&mut state, message.as_chunks().0);
+            (filled, rest) = (0, later);
         }
+        let end = filled + rest.len();
+        block[filled..end].copy_from_slice(rest);
+        block[end] = 0x80;
+        block[end + 1..].fill(0);
+        if end + LENGTH >= BLOCK {
+            compress256(&mut state, &[block]);
+            block.fill(0);
+        }
+        let bits = (self.prefix + text.len()) as u64 * 8;
+        block[BLOCK - LENGTH..].copy_from_slice(&bits.to_be_bytes());
+        compress256(&mut state, &[block]);
         state[..4].iter().fold(0, |hash, word| hash << 32 | u128::from(*word))
     }
 }

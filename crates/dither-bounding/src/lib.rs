@@ -40,7 +40,6 @@ pub use buckets::Buckets;
 pub use hash::KeyedHash;
 pub use names::{Dictionary, Names};
 pub use owners::Owners;
-pub use rows::{DROPPED, Layout, Mapping, NULL, Rows};
+pub use rows::{DROPPED, Layout, Mapping, NULL, Rows, Share, Units};
 pub use select::{Limits, Rule, Scratch, bound, prune};
-pub use spill::Spill;
 pub use totals::{Columns, Totals};

@@ -24,8 +24,6 @@ pub struct Rule<'a> {
     pub group_hash: &'a KeyedHash,
     /// Orders the rows of a unit and key by the texts of unit, key and values.
     pub row_hash: &'a KeyedHash,
-    /// What the numbers of units stand for.
-    pub units: &'a Names,
     /// What the numbers of keys stand for.
     pub keys: &'a Dictionary,
     /// How the integers of each row are kept.
@@ -74,6 +72,7 @@ pub fn prune(rows: &mut Rows, rule: &Rule<'_>, scratch: &mut Scratch) {
             less.push_written(rows.units[row], key, rows.row(row, rule.layout));
         }
     });
+    less.texts = std::mem::take(&mut rows.texts);
     *rows = less;
 }
 
@@ -87,7 +86,7 @@ fn select(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, mut keep: impl Fn
         start = next_unit(order, start, unit, groups);
         if let Some(limit) = over(groups.len(), rule.limits.max_groups_per_unit) {
             text.clear();
-            rule.units.write(unit as i64, text);
+            rows.write_unit(unit, text);
             let length = text.len();
             for group in groups.iter_mut() {
                 text.truncate(length);
@@ -103,6 +102,8 @@ fn select(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, mut keep: impl Fn
             kept.clear();
             match over(run.len(), rule.limits.max_rows_per_group) {
                 None => kept.extend(run.iter().map(|entry| *entry as u32)),
+                // Rows without integers are all alike.
+                Some(limit) if rule.layout.width() == 0 => kept.extend(run[..limit].iter().map(|entry| *entry as u32)),
                 Some(limit) => {
                     hash_rows(rows, run, rule, text, hashed);
                     hashed.select_nth_unstable(limit - 1);
@@ -175,7 +176,7 @@ fn next_unit(order: &[u128], start: usize, unit: u64, groups: &mut Vec<Group>) -
 
 fn hash_rows(rows: &Rows, run: &[u128], rule: &Rule<'_>, text: &mut Vec<u8>, hashed: &mut Vec<(u128, u32)>) {
     text.clear();
-    rule.units.write((run[0] >> 64) as u64 as i64, text);
+    rows.write_unit((run[0] >> 64) as u64, text);
     text.extend_from_slice(rule.keys.text(key_of(run[0]) as usize));
     let length = text.len();
     hashed.clear();

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Rows, Rule, Scratch,
+    Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Rows, Rule,
+    Scratch, Share, Units,
 };
 use crate::{Totals, bound};
 
@@ -115,27 +116,36 @@ impl Setting {
 
     fn rule(&self, limits: Limits) -> Rule<'_> {
         let Self { group_hash, row_hash, keys, values, layout } = self;
-        Rule { limits, group_hash, row_hash, units: &Names::Integers, keys, layout, values }
+        Rule { limits, group_hash, row_hash, keys, layout, values }
     }
 }
 
-fn push(buckets: &mut Buckets, rows: &[Row]) {
+/// Adds rows, their units as integers or as the texts of these.
+fn push(buckets: &mut Buckets, rows: &[Row], texts: bool) {
     let units: Vec<u64> = rows.iter().map(|row| row.unit as u64).collect();
+    let names: Vec<String> = rows.iter().map(|row| row.unit.to_string()).collect();
+    // A hash on which many texts agree.
+    let hashes: Vec<u64> = names.iter().map(|name| name.len() as u64).collect();
     let keys: Vec<u32> = rows.iter().map(|row| row.key).collect();
     let column = |value: fn(&Row) -> Option<i64>| rows.iter().map(|row| value(row).unwrap_or(NULL)).collect();
-    buckets.push(&units, &units, &keys, &[column(|row| row.summed), column(|row| row.tallied)]);
+    let units = match texts {
+        true => Units::Texts { hashes: &hashes, text: &|row| &names[row] },
+        false => Units::Integers(&units),
+    };
+    buckets.push(units, &keys, &[column(|row| row.summed), column(|row| row.tallied)]);
 }
 
-/// The totals of the rows of several readers.
-fn total(readers: &[Buckets], rule: &Rule<'_>) -> Totals {
+/// The totals of the rows of several readers, bounded share by share.
+fn total(readers: &[Buckets], rule: &Rule<'_>, shares: u64) -> Totals {
     let mut totals = Totals::new(Columns { summed: 1, tallied: 1 }, KEYS.len());
-    let mapping = Mapping { units: None, keys: (0..KEYS.len() as u32).collect(), values: vec![None, None] };
+    let mapping = Mapping { keys: (0..KEYS.len() as u32).collect(), values: vec![None, None] };
     let mut scratch = Scratch::default();
-    for bucket in 0..Buckets::COUNT {
+    for (bucket, number) in (0..Buckets::COUNT).flat_map(|bucket| (0..shares).map(move |number| (bucket, number))) {
         let mut rows = Rows::default();
-        readers
-            .iter()
-            .for_each(|reader| reader.for_each(bucket, |part| rows.append(part, rule.layout, &mapping)).unwrap());
+        let share = Share { number, of: shares };
+        let add = |part: &Rows| rows.append(part, rule.layout, &mapping, share);
+        let mut add = add;
+        readers.iter().for_each(|reader| reader.for_each(bucket, &mut add).unwrap());
         bound(&rows, rule, &mut scratch, &mut totals);
     }
     totals
@@ -150,6 +160,8 @@ proptest! {
         limits in limits(),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..4),
         spill in proptest::collection::vec(any::<(bool, bool)>(), 5),
+        texts in any::<bool>(),
+        shares in 1..4_u64,
     ) {
         let (setting, expected) = (Setting::new(), naive(&rows, limits));
         let rule = setting.rule(limits);
@@ -159,22 +171,22 @@ proptest! {
         places.sort_unstable();
         for (part, ends) in places.windows(2).enumerate() {
             let reader = &mut readers[part % 2];
-            push(reader, &rows[ends[0]..ends[1]]);
+            push(reader, &rows[ends[0]..ends[1]], texts);
             if spill[part].0 {
                 reader.prune(&rule, &mut Scratch::default());
             }
             if spill[part].1 {
-                reader.spill().unwrap();
+                reader.spill(&setting.row_hash).unwrap();
             }
         }
-        prop_assert_eq!(found(&total(&readers, &rule)), expected);
+        prop_assert_eq!(found(&total(&readers, &rule, shares)), expected);
     }
 }
 
 proptest! {
     #[test]
     fn owners_are_those_of_a_map(
-        pairs in proptest::collection::vec((prop_oneof![-9..9_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)], 0..2_u64), 0..40),
+        pairs in proptest::collection::vec((prop_oneof![-9..9_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)], prop_oneof![0..2_u64, Just(u64::MAX)]), 0..40),
         others in proptest::collection::vec(any::<i64>(), 10),
     ) {
         let mut map: BTreeMap<i64, u64> = BTreeMap::new();
@@ -197,11 +209,11 @@ fn the_comparison_catches_a_limit_that_is_not_enforced() {
     let none = Limits { max_rows_per_group: None, max_groups_per_unit: None };
     let setting = Setting::new();
     let mut reader = Buckets::new(Arc::clone(&setting.layout));
-    push(&mut reader, &rows);
+    push(&mut reader, &rows, false);
     for limits in [Limits { max_rows_per_group: one, ..none }, Limits { max_groups_per_unit: one, ..none }] {
         let honest = naive(&rows, limits);
-        assert_eq!(found(&total(std::slice::from_ref(&reader), &setting.rule(limits))), honest);
-        assert_ne!(found(&total(std::slice::from_ref(&reader), &setting.rule(none))), honest);
+        assert_eq!(found(&total(std::slice::from_ref(&reader), &setting.rule(limits), 1)), honest);
+        assert_ne!(found(&total(std::slice::from_ref(&reader), &setting.rule(none), 1)), honest);
     }
 }
 
@@ -211,12 +223,11 @@ fn dropped_keys_and_renamed_numbers_leave_no_trace() {
     let mut rows = Rows::default();
     rows.push(&layout, 0, 0, [5, 1].into_iter());
     rows.push(&layout, 1, 1, [6, NULL].into_iter());
-    let mapping = Mapping { units: Some(vec![40, 41]), keys: vec![DROPPED, 3], values: vec![None, Some(vec![8, 9])] };
+    let mapping = Mapping { keys: vec![DROPPED, 3], values: vec![None, Some(vec![8, 9])] };
     let mut renamed = Rows::default();
-    renamed.append(&rows, &layout, &mapping);
-    let mut expected = Rows::default();
-    expected.push(&layout, 41, 3, [6, NULL].into_iter());
-    assert_eq!(renamed, expected);
+    renamed.append(&rows, &layout, &mapping, Share::ALL);
+    assert_eq!((renamed.units.as_slice(), renamed.keys.as_slice()), ([1].as_slice(), [3].as_slice()));
+    assert_eq!(layout.read(renamed.row(0, &layout)).collect::<Vec<_>>(), [6, NULL]);
 }
 
 #[test]

@@ -17,6 +17,8 @@
 //! of rows by at most R, and a sum by at most R times the larger bound. All sums are exact 128-bit decimals, so
 //! order, threads, spilling and engine cannot change a bit.
 
+use std::num::NonZeroU32;
+
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, Result};
 use datafusion::functions::crypto::expr_fn::sha256;
@@ -190,7 +192,8 @@ impl Bounding<'_> {
         let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows } = self.bounds;
         let chosen = self.needs_rows || !self.histograms.is_empty();
         Limits {
-            max_rows_per_group: chosen.then_some(rows),
+            // Where only units are counted, one row shows that the unit is there.
+            max_rows_per_group: Some(if chosen { rows } else { NonZeroU32::MIN }),
             max_groups_per_unit: (!self.few_groups()).then_some(groups),
         }
     }

@@ -16,15 +16,14 @@ use dither_testing::Random;
 use sha2::{Digest, Sha256};
 
 mod choices;
+mod memory;
 mod periods;
 mod values;
 
-use crate::bound::Bounding;
-use crate::engine::{Counting, Engine, LocalEngine, exact};
-use crate::operator;
+use crate::engine::{Engine, LocalEngine, exact};
 use crate::plan::{Measure, MechanismChoice, QueryPlan, price, shape};
 use crate::policy::Policy;
-use crate::source::{Table, Tables};
+use crate::source::Table;
 
 /// A row: unit, g, h, x, y.
 #[derive(Debug, Clone, PartialEq)]
@@ -406,40 +405,6 @@ async fn the_operator_gives_the_integers_of_the_portable_plan() {
         let expected = integers_by(&portable, &plan, &table, 2).await;
         let found = integers_by(&operator, &plan, &table, 1 + random.below(3) as usize).await;
         assert!(found == expected, "round {round}: {sql}\n{table:?}");
-    }
-}
-
-/// The operator without the portable plan to fall back on.
-struct OperatorAlone(LocalEngine);
-
-impl Engine for OperatorAlone {
-    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a> {
-        Box::pin(async move { Ok(operator::count(&self.0.context, bounding, tables).await?) })
-    }
-}
-
-/// Fifty thousand rows, half of them of one unit, in memory for a fifth of them: pruned, spilled, and the same integers.
-#[tokio::test(flavor = "multi_thread")]
-async fn se_05_and_tm_03_pruning_and_spilling_change_no_bit() {
-    let mut random = Random(17);
-    let table: Vec<Row> = (0..50_000)
-        .map(|index| Row {
-            unit: Some(if index % 2 == 0 { 0 } else { random.below(20_000) as i64 }),
-            g: random.of(&[Some("a"), Some("b"), Some("zz"), None]),
-            h: Some(random.below(9) as i64),
-            x: random.of(&[None, Some(1), Some(42)]),
-            y: None,
-        })
-        .collect();
-    for (unit, sql) in
-        [("u", "SELECT h, COUNT(*), SUM(x) FROM t GROUP BY h"), ("u", "SELECT g, AVG(x) FROM t GROUP BY g")]
-    {
-        let policy = policy(&format!("{{ column = \"{unit}\" }}"), 2, 3);
-        let plan = plan(sql, &policy).await;
-        let expected = integers_by(&LocalEngine::new(2).portable(), &plan, &table, 2).await;
-        let small = OperatorAlone(LocalEngine::with_memory(2, 1_000_000).unwrap());
-        let found = integers_by(&small, &plan, &table, 2).await;
-        assert!(found == expected, "{sql}");
     }
 }
 

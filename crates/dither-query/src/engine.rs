@@ -1,5 +1,6 @@
 //! Engines count. What they return is checked, turned into the integers that the mechanism measures, and sealed.
 
+mod local;
 mod measured;
 
 use std::collections::HashMap;
@@ -11,10 +12,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, Decimal128Array, Int64Array, RecordBatch};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
-use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+use datafusion::prelude::DataFrame;
 use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
 use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule};
@@ -23,13 +22,13 @@ use dither_noise::Secret;
 use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, sum_name};
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
-use crate::operator;
 use crate::plan::{Measure, QueryPlan};
 use crate::policy::{Policy, TablePolicy};
 use crate::rehearsal;
 use crate::source::{self, Progress, SourceError, Table, Tables};
 use crate::sql::{key_literal, key_of};
 
+pub use local::LocalEngine;
 use measured::measured;
 
 /// A failure while the data was read. It may depend on the data, so an analyst sees one constant text.
@@ -160,72 +159,6 @@ impl RehearsalError {
     }
 }
 
-/// DataFusion in this process.
-pub struct LocalEngine {
-    pub(crate) context: SessionContext,
-    portable: bool,
-}
-
-impl LocalEngine {
-    /// An engine with so many threads of work.
-    pub fn new(partitions: usize) -> Self {
-        Self::with_runtime(partitions, Arc::default())
-    }
-
-    /// An engine that keeps rows in so many bytes of memory and the rest of them on disk.
-    ///
-    /// What a scan and its decompression take comes on top, some tens of megabytes for each thread.
-    ///
-    /// # Errors
-    /// A runtime that cannot be set up.
-    pub fn with_memory(partitions: usize, bytes: usize) -> Result<Self, EngineError> {
-        let pool = Arc::new(FairSpillPool::new(bytes));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
-        Ok(Self::with_runtime(partitions, runtime))
-    }
-
-    fn with_runtime(partitions: usize, runtime: Arc<RuntimeEnv>) -> Self {
-        let mut config = SessionConfig::new().with_target_partitions(partitions.max(1));
-        // Strings stay the type that the policy declares; views save little on bounded keys.
-        config.options_mut().execution.parquet.schema_force_view_types = false;
-        Self { context: SessionContext::new_with_config_rt(config, runtime), portable: false }
-    }
-
-    /// The same engine without the operator of our own: it runs the portable plan, which is the reference.
-    pub fn portable(mut self) -> Self {
-        self.portable = true;
-        self
-    }
-
-    async fn run_portable(&self, bounding: &Bounding<'_>, tables: &Tables) -> Result<Vec<Counted>, EngineError> {
-        let run = async |plan| Ok(DataFrame::new(self.context.state(), plan).collect().await?);
-        portable(bounding, tables, run).await
-    }
-}
-
-impl Default for LocalEngine {
-    fn default() -> Self {
-        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
-    }
-}
-
-impl Engine for LocalEngine {
-    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a> {
-        Box::pin(async move {
-            if self.portable {
-                return self.run_portable(bounding, tables).await;
-            }
-            match operator::count(&self.context, bounding, tables).await {
-                // What does not fit our operator may still fit sorts on disk.
-                Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {
-                    self.run_portable(bounding, tables).await
-                }
-                counted => Ok(counted?),
-            }
-        })
-    }
-}
-
 /// Looks at the data: counts what a question asks for and seals the exact answer.
 ///
 /// The charged mechanism is the token that this is paid for.
@@ -272,11 +205,11 @@ pub async fn rehearse(plan: &QueryPlan, policy: &Policy, engine: &dyn Engine) ->
         None => false,
     };
     let stages = rehearsal::stages(plan, policy).map_err(refused)?;
-    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    let local = LocalEngine::new(1);
     for (stage, parts) in rehearsal::parts(plan, policy).map_err(refused)? {
         let scan = LogicalPlanBuilder::scan("stage", provider_as_source(stage), None);
         let alone = scan.and_then(|scan| scan.project(parts)).and_then(|scan| scan.build()).map_err(refused)?;
-        let here = DataFrame::new(context.state(), alone.clone()).collect().await.map_err(refused)?;
+        let here = DataFrame::new(local.context.state(), alone.clone()).collect().await.map_err(refused)?;
         if let Some(there) = engine.rehearse(alone) {
             let there = there.await.map_err(RehearsalError::elsewhere)?;
             if !rehearsal::same(&here, &there).map_err(refused)? {
@@ -291,10 +224,10 @@ pub async fn rehearse(plan: &QueryPlan, policy: &Policy, engine: &dyn Engine) ->
             keys.truncate(2);
         }
     }
-    // By the operator and by the portable plan, which may have to take its place after the charge.
+    // By the operator and by the portable plan, which is what engines elsewhere run.
     let mut here = None;
     for portable in [false, true] {
-        let engine = LocalEngine { context: context.clone(), portable };
+        let engine = if portable { local.clone().portable() } else { local.clone() };
         let whole = exact(&brief, &stages, "rehearsal", &engine).await;
         here = Some(whole.map_err(|error| refused(DataFusionError::External(error.0)))?);
     }

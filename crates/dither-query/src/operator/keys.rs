@@ -189,7 +189,7 @@ pub(super) fn tuples(columns: &[ArrayRef]) -> Result<Vec<Vec<Key>>, DataFusionEr
 }
 
 /// The cast that the portable plan makes: TRY_CAST to a text.
-fn text_array(values: &ArrayRef) -> Result<ArrayRef, DataFusionError> {
+pub(super) fn text_array(values: &ArrayRef) -> Result<ArrayRef, DataFusionError> {
     let options = datafusion::arrow::compute::CastOptions { safe: true, ..DEFAULT_CAST_OPTIONS };
     Ok(cast_with_options(values, &DataType::LargeUtf8, &options)?)
 }

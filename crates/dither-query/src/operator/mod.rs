@@ -2,11 +2,14 @@
 //!
 //! It gives the integers of the portable plan of [`bound`](crate::bound), bit for bit, and is faster and smaller than
 //! its two aggregations and two sorts: rows are numbered and collected by unit while they are read, and the kernel of
-//! `dither-bounding` hashes only units that are over a limit. Under a limit of memory rows are pruned and spilled.
+//! `dither-bounding` hashes only units that are over a limit. Rows that wait for more than a share of memory are pruned and
+//! spilled; what grows with the number of keys, of different values and of owners is held in memory, whatever the limit.
 
 mod keys;
 mod owners;
 mod reader;
+mod rewrite;
+mod unique;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +22,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use dither_bounding::{
-    Buckets, Columns, Dictionary, KeyedHash, Layout, Limits, Mapping, Names, Rows, Rule, Scratch, Totals,
+    Buckets, Columns, Dictionary, KeyedHash, Layout, Limits, Mapping, Names, Rows, Rule, Scratch, Share, Totals,
 };
 use dither_core::{Key, PrivacyUnit, ValueBounds};
 use futures::StreamExt;
@@ -36,8 +39,7 @@ struct Task {
     keys: KeySpace,
     /// The texts of the public keys, made when they are asked for.
     public_texts: OnceLock<Dictionary>,
-    /// Whether rows have units, and whether those are 64-bit integers.
-    units: Units,
+    units: UnitKind,
     bounds: Vec<ValueBounds>,
     /// For each histogram whether the number of different values is all that is wanted; such values are numbered.
     distinct: Vec<bool>,
@@ -46,26 +48,30 @@ struct Task {
     limits: Limits,
     group_hash: KeyedHash,
     row_hash: KeyedHash,
+    /// Keys the cipher of spilled rows.
+    spill_key: KeyedHash,
+    /// The bytes of rows that each reader, and then each worker, holds in memory.
+    share: usize,
 }
 
 /// What a unit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Units {
+enum UnitKind {
     /// Each row is one.
     Rows,
     /// An integer of 64 bits.
     Integers,
-    /// Anything else, numbered in the order of appearance.
-    Numbered,
+    /// Anything else, by its text.
+    Texts,
 }
 
 impl Task {
-    fn new(bounding: &Bounding<'_>) -> Self {
+    fn new(bounding: &Bounding<'_>, share: usize) -> Self {
         let integer = *bounding.unit_kind == datafusion::arrow::datatypes::DataType::Int64;
         let units = match bounding.unit {
-            PrivacyUnit::Row => Units::Rows,
-            PrivacyUnit::Column(_) if integer => Units::Integers,
-            PrivacyUnit::Column(_) | PrivacyUnit::Period { .. } => Units::Numbered,
+            PrivacyUnit::Row => UnitKind::Rows,
+            PrivacyUnit::Column(_) if integer => UnitKind::Integers,
+            PrivacyUnit::Column(_) | PrivacyUnit::Period { .. } => UnitKind::Texts,
         };
         let bounds: Vec<ValueBounds> = bounding.summands.iter().map(|summand| summand.bounds).collect();
         let ranges = bounds.iter().map(|bounds| Some((bounds.lower(), bounds.upper())));
@@ -80,6 +86,8 @@ impl Task {
             limits: bounding.limits(),
             group_hash: KeyedHash::new(bounding.secret, "group"),
             row_hash: KeyedHash::new(bounding.secret, "row"),
+            spill_key: KeyedHash::new(bounding.secret, "spill"),
+            share,
         }
     }
 
@@ -96,31 +104,34 @@ impl Task {
         Columns { summed: self.bounds.len(), tallied: self.distinct.len() }
     }
 
-    fn rule<'a>(&'a self, units: &'a Names, keys: &'a Dictionary, values: &'a [Names]) -> Rule<'a> {
+    fn rule<'a>(&'a self, keys: &'a Dictionary, values: &'a [Names]) -> Rule<'a> {
         let Self { limits, group_hash, row_hash, layout, .. } = self;
-        Rule { limits: *limits, group_hash, row_hash, units, keys, layout, values }
+        Rule { limits: *limits, group_hash, row_hash, keys, layout, values }
     }
 }
 
-/// The exact integers of each group.
+/// Of rows in so many bytes 32 bits number even twice as many.
+const LARGEST_SHARE: usize = 16 << 30;
+
+/// The exact integers of each group, with so many bytes of memory for the rows that wait for their bounding.
 ///
 /// # Errors
-/// [`DataFusionError::ResourcesExhausted`] where the rows of one unit do not fit the memory; the portable plan, which
-/// sorts on disk, then still may.
+/// [`DataFusionError::ResourcesExhausted`] where what joins and sub-queries hold does not fit the pool of the context.
 pub(crate) async fn count(
     context: &SessionContext,
+    waiting: usize,
     bounding: &Bounding<'_>,
     tables: &Tables,
 ) -> Result<Vec<Counted>, DataFusionError> {
-    let plan = owners::looked_up(context, bounding.columns(tables)?).await?;
-    let task = Arc::new(Task::new(bounding));
-    // Registered before the readers, so that the pool keeps them their share while rows fill the memory.
-    let environment = context.task_ctx();
-    let workers = (0..context.state().config().target_partitions()).map(|_| reservation(&environment)).collect();
+    let mut held = Vec::new();
+    let plan = rewrite::rewritten(context, bounding.columns(tables)?, &mut held).await?;
+    // The rows of readers are still there while workers bound theirs.
+    let workers = context.state().config().target_partitions();
+    let task = Arc::new(Task::new(bounding, (waiting / workers / 2).min(LARGEST_SHARE)));
     let read = read(context, plan, &task).await?;
     let Finished { totals, keys } = match task.units {
-        Units::Rows => add_up(&task, read)?,
-        Units::Integers | Units::Numbered => bound(workers, &task, read).await?,
+        UnitKind::Rows => add_up(&task, read)?,
+        UnitKind::Integers | UnitKind::Texts => bound(workers, &task, read).await?,
     };
     Ok(counted(&task, &totals, &keys))
 }
@@ -204,32 +215,24 @@ fn add_up(task: &Task, mut read: Vec<Contents>) -> Result<Finished, DataFusionEr
 /// What all workers look at.
 struct Shared {
     task: Arc<Task>,
-    units: Names,
     keys: Dictionary,
     values: Vec<Names>,
     parts: Vec<(Contents, Mapping)>,
     next: AtomicUsize,
 }
 
-/// Bounds the buckets of all readers, each worker within the memory reserved for it.
-async fn bound(
-    workers: Vec<MemoryReservation>,
-    task: &Arc<Task>,
-    mut read: Vec<Contents>,
-) -> Result<Finished, DataFusionError> {
+/// Bounds the buckets of all readers.
+async fn bound(workers: usize, task: &Arc<Task>, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, texts } = common_keys(task, &mut read)?;
-    let (unit_mappings, units) = common_units(task, &read)?;
     let CommonValues { mappings: value_mappings, names: values } = common_values(task, &read)?;
     let columns = task.columns();
-    let mappings = mappings.into_iter().zip(unit_mappings).zip(value_mappings);
-    let mappings = mappings.map(|((keys, units), values)| Mapping { units, keys, values });
+    let mappings = mappings.into_iter().zip(value_mappings).map(|(keys, values)| Mapping { keys, values });
     let parts = read.into_iter().zip(mappings).collect();
-    let shared =
-        Arc::new(Shared { task: Arc::clone(task), units, keys: texts, values, parts, next: AtomicUsize::new(0) });
+    let shared = Arc::new(Shared { task: Arc::clone(task), keys: texts, values, parts, next: AtomicUsize::new(0) });
     let _stop = Stop(Arc::clone(&shared));
-    let workers = workers.into_iter().map(|reservation| {
+    let workers = (0..workers).map(|_| {
         let (shared, keys) = (Arc::clone(&shared), keys.len());
-        tokio::task::spawn_blocking(move || shared.work(keys, &reservation))
+        tokio::task::spawn_blocking(move || shared.work(keys))
     });
     let done = try_join_all(workers).await.map_err(|error| DataFusionError::External(error.into()))?;
     let mut totals = Totals::new(columns, keys.len());
@@ -251,9 +254,7 @@ impl Drop for Stop {
 
 impl Shared {
     /// Bounds one bucket after another until all are taken.
-    fn work(&self, keys: usize, reservation: &MemoryReservation) -> Result<Totals, DataFusionError> {
-        let layout = self.task.layout.as_ref();
-        let rule = self.task.rule(&self.units, &self.keys, &self.values);
+    fn work(&self, keys: usize) -> Result<Totals, DataFusionError> {
         let mut totals = Totals::new(self.task.columns(), keys);
         let (mut rows, mut scratch) = (Rows::default(), Scratch::default());
         loop {
@@ -261,39 +262,47 @@ impl Shared {
             if bucket >= Buckets::COUNT {
                 return Ok(totals);
             }
+            let bytes: usize = self.parts.iter().map(|(part, _)| part.buckets.bucket_size(bucket)).sum();
             let count: usize = self.parts.iter().map(|(part, _)| part.buckets.len(bucket)).sum();
-            if u32::try_from(count).is_err() {
-                return Err(DataFusionError::ResourcesExhausted(
-                    "more rows in a bucket than 32 bits can number".into(),
-                ));
+            let of = (bytes + Scratch::bytes(count)).div_ceil(self.task.share.max(1)).max(1) as u64;
+            for number in 0..of {
+                rows.clear();
+                self.collect(bucket, Share { number, of }, &mut rows, &mut scratch)?;
+                dither_bounding::bound(&rows, &self.rule(), &mut scratch, &mut totals);
             }
-            reservation.try_resize(layout.bytes(count) + Scratch::bytes(count) + totals.size())?;
-            rows.clear();
-            for (part, mapping) in &self.parts {
-                part.buckets
-                    .for_each(bucket, |some| rows.append(some, layout, mapping))
-                    .map_err(DataFusionError::IoError)?;
-            }
-            dither_bounding::bound(&rows, &rule, &mut scratch, &mut totals);
         }
     }
-}
 
-/// Gives the units of all readers common numbers, unless they are integers.
-fn common_units(task: &Task, read: &[Contents]) -> Result<(Vec<Renaming<u64>>, Names), DataFusionError> {
-    if task.units != Units::Numbered {
-        return Ok((vec![None; read.len()], Names::Integers));
+    fn rule(&self) -> Rule<'_> {
+        self.task.rule(&self.keys, &self.values)
     }
-    let arrays: Vec<ArrayRef> = read.iter().filter_map(|contents| contents.units.clone()).collect();
-    let mut numbers =
-        Numbers::of_type(arrays.first().map_or(&datafusion::arrow::datatypes::DataType::Null, |a| a.data_type()))?;
-    let mut mappings = Vec::new();
-    for array in arrays {
-        let mut mapping = Vec::new();
-        numbers.number(&[array], &mut mapping)?;
-        mappings.push(Some(mapping.into_iter().map(u64::from).collect()));
+
+    /// Collects the rows of a share of the units of a bucket, pruned where one unit has too many of them.
+    fn collect(
+        &self,
+        bucket: usize,
+        share: Share,
+        rows: &mut Rows,
+        scratch: &mut Scratch,
+    ) -> Result<(), DataFusionError> {
+        let layout = self.task.layout.as_ref();
+        let mut most = 2 * self.task.share;
+        for (part, mapping) in &self.parts {
+            let add = |some: &Rows| {
+                rows.append(some, layout, mapping, share);
+                if rows.size(layout) > most && u32::try_from(rows.len()).is_ok() {
+                    dither_bounding::prune(rows, &self.rule(), scratch);
+                    // What cannot be pruned is held: its units have no more rows than count.
+                    most = most.max(2 * rows.size(layout));
+                }
+            };
+            part.buckets.for_each(bucket, add).map_err(DataFusionError::IoError)?;
+        }
+        match u32::try_from(rows.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(DataFusionError::External("units have more rows that count than 32 bits can number".into())),
+        }
     }
-    Ok((mappings, Names::Texts(texts(&numbers.into_values()?)?)))
 }
 
 /// The values of all readers under common numbers.
@@ -351,7 +360,7 @@ fn counted(task: &Task, totals: &Totals, keys: &[Vec<Key>]) -> Vec<Counted> {
     groups
         .map(|(number, (key, histograms))| {
             let rows = i128::from(totals.rows(number));
-            let units = if task.units == Units::Rows { rows } else { i128::from(totals.units(number)) };
+            let units = if task.units == UnitKind::Rows { rows } else { i128::from(totals.units(number)) };
             let sums = (0..task.bounds.len()).map(|column| totals.sum(number, column));
             let sums = sums.map(|(sum, count)| (sum, i128::from(count))).collect();
             Counted { key: key.clone(), units, rows, sums, histograms }

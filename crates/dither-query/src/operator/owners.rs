@@ -10,8 +10,10 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{ExprSchema, JoinType, exec_datafusion_err};
 use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs,
@@ -20,27 +22,19 @@ use datafusion::logical_expr::{
 use datafusion::prelude::{DataFrame, SessionContext};
 use dither_bounding::Owners;
 use futures::StreamExt;
+use futures::future::try_join_all;
 
 use super::keys::Numbers;
 use crate::relation::{KEY, UNIT};
 
-/// The plan with lookups in the place of joins with owners, wherever all keys have one owner and there is memory for them.
+/// The plan with a lookup in the place of a join with owners, if it is one, all keys have one owner, and there is memory for
+/// them.
 ///
 /// # Errors
-/// What reading the tables of the owners fails with.
-pub(super) async fn looked_up(context: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan> {
-    // Those below first: owners may be owned themselves.
-    let before: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
-    let mut inputs = Vec::with_capacity(before.len());
-    for input in &before {
-        inputs.push(Box::pin(looked_up(context, input.clone())).await?);
-    }
-    let plan = if inputs == before { plan } else { plan.with_new_exprs(plan.expressions(), inputs)? };
-    let Some(owned) = Owned::of(&plan) else { return Ok(plan) };
-    match Lookup::read(context, owned.owners).await? {
-        Some(lookup) => owned.looked_up(lookup),
-        None => Ok(plan),
-    }
+/// What reading the table of the owners fails with.
+pub(super) async fn looked_up(context: &SessionContext, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    let Some(owned) = Owned::of(plan) else { return Ok(None) };
+    Lookup::read(context, owned.owners).await?.map(|lookup| owned.looked_up(lookup)).transpose()
 }
 
 /// A join of rows with their owners, as [`Relation::Owned`](crate::relation::Relation::Owned) builds it.
@@ -94,21 +88,79 @@ impl Lookup {
     /// Reads pairs of unit and key; `None` where a key has several units, or where the memory is too small.
     async fn read(context: &SessionContext, owners: &LogicalPlan) -> Result<Option<Self>> {
         let kind = owners.schema().field(0).data_type().clone();
-        let mut numbers = (kind != DataType::Int64).then(|| Numbers::of_type(&kind)).transpose()?;
-        let reservation = MemoryConsumer::new("owners").register(context.task_ctx().memory_pool());
-        let mut stream = DataFrame::new(context.state(), owners.clone()).execute_stream().await?;
-        let mut pairs = Vec::new();
-        while let Some(batch) = stream.next().await {
-            add(&batch?, &mut numbers, &mut pairs)?;
-            let bytes = Owners::bytes(pairs.len()) + numbers.as_ref().map_or(0, Numbers::size);
-            if reservation.try_resize(bytes).is_err() {
+        let environment = context.task_ctx();
+        // Part by part: keys that are in order in a file stay in order, and are sorted quickly.
+        let parts = DataFrame::new(context.state(), owners.clone()).execute_stream_partitioned().await?;
+        let parts = parts.into_iter().map(|part| {
+            let reservation = MemoryConsumer::new("owners").register(environment.memory_pool());
+            SpawnedTask::spawn(Part::read(part, kind.clone(), reservation))
+        });
+        let parts = try_join_all(parts.collect::<Vec<_>>()).await.map_err(|error| exec_datafusion_err!("{error}"))?;
+        let Some(parts) = parts.into_iter().collect::<Result<Option<Vec<Part>>>>()? else { return Ok(None) };
+        let Some((mut all, rest)) = split(parts) else { return Ok(None) };
+        all.pairs.reserve_exact(rest.iter().map(|part| part.pairs.len()).sum());
+        for part in rest {
+            if !all.append(part)? {
                 return Ok(None);
             }
         }
+        let Part { pairs, numbers, reservation } = all;
         let units = numbers.map(Numbers::into_values).transpose()?.and_then(|mut values| values.pop());
         let signature = Signature::exact(vec![DataType::Int64], Volatility::Volatile);
-        let lookup = |owners| Self { signature, kind, owners, units, _reservation: reservation };
-        Ok(Owners::new(pairs).map(lookup))
+        let Some(owners) = Owners::new(pairs) else { return Ok(None) };
+        reservation.resize(owners.size() + units.as_ref().map_or(0, |units| units.get_array_memory_size()));
+        Ok(Some(Self { signature, kind, owners, units, _reservation: reservation }))
+    }
+}
+
+/// The first one and the others.
+fn split(mut parts: Vec<Part>) -> Option<(Part, Vec<Part>)> {
+    let rest = parts.split_off(parts.len().min(1));
+    Some((parts.pop()?, rest))
+}
+
+/// The pairs of a part of the owners.
+struct Part {
+    pairs: Vec<(i64, u64)>,
+    /// The numbers of units that are not integers.
+    numbers: Option<Numbers>,
+    reservation: MemoryReservation,
+}
+
+impl Part {
+    /// Reads a part; `None` where the memory is too small.
+    async fn read(
+        mut rows: SendableRecordBatchStream,
+        kind: DataType,
+        reservation: MemoryReservation,
+    ) -> Result<Option<Self>> {
+        let numbers = (kind != DataType::Int64).then(|| Numbers::of_type(&kind)).transpose()?;
+        let mut part = Self { pairs: Vec::new(), numbers, reservation };
+        while let Some(batch) = rows.next().await {
+            add(&batch?, &mut part.numbers, &mut part.pairs)?;
+            if !part.fits() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(part))
+    }
+
+    /// Whether there is memory for what is read.
+    fn fits(&self) -> bool {
+        let bytes = Owners::bytes(self.pairs.len()) + self.numbers.as_ref().map_or(0, Numbers::size);
+        self.reservation.try_resize(bytes).is_ok()
+    }
+
+    /// Adds the pairs of another part, whose units have other numbers; says whether they fit the memory.
+    fn append(&mut self, other: Self) -> Result<bool> {
+        let mut renamed = Vec::new();
+        if let (Some(numbers), Some(others)) = (&mut self.numbers, other.numbers) {
+            numbers.number(&others.into_values()?, &mut renamed)?;
+        }
+        drop(other.reservation);
+        let rename = |unit: u64| renamed.get(unit as usize).map_or(unit, |unit| u64::from(*unit));
+        self.pairs.extend(other.pairs.iter().map(|(key, unit)| (*key, rename(*unit))));
+        Ok(self.fits())
     }
 }
 
@@ -192,6 +244,7 @@ mod tests {
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::datasource::MemTable;
 
+    use super::super::rewrite::rewritten;
     use crate::relation::{Relation, UnitKey};
     use crate::source::{Table, Tables};
 
@@ -254,7 +307,7 @@ mod tests {
         for (texts, shared) in [(false, false), (true, false), (false, true), (true, true)] {
             let plan = owned(texts).build(&tables(texts, shared)).unwrap().build().unwrap();
             let joins = |plan: &LogicalPlan| plan.display_indent().to_string().matches("Join").count();
-            let quick = looked_up(&context, plan.clone()).await.unwrap();
+            let quick = rewritten(&context, plan.clone(), &mut Vec::new()).await.unwrap();
             assert_eq!((joins(&plan), joins(&quick)), (1, usize::from(shared)));
             assert_eq!(plan.schema().fields(), quick.schema().fields());
             let expected = rows(&context, plan).await;
@@ -270,6 +323,6 @@ mod tests {
         let config = datafusion::prelude::SessionConfig::new();
         let context = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
         let plan = owned(false).build(&tables(false, false)).unwrap().build().unwrap();
-        assert_eq!(looked_up(&context, plan.clone()).await.unwrap(), plan);
+        assert_eq!(rewritten(&context, plan.clone(), &mut Vec::new()).await.unwrap(), plan);
     }
 }

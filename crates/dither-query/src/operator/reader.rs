@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
+use datafusion::arrow::datatypes::{Float64Type, Int64Type, SchemaRef};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
-use dither_bounding::{Buckets, DROPPED, NULL, Names, Scratch, Totals, lattice};
+use dither_bounding::{Buckets, DROPPED, NULL, Names, Scratch, Totals, Units, lattice};
 
-use super::keys::{Numbers, texts};
-use super::{Task, Units};
+use super::keys::{Numbers, text_array, texts};
+use super::{Task, UnitKind};
 
 /// Reads the batches of one partition.
 pub(super) struct Reader {
@@ -19,7 +19,6 @@ pub(super) struct Reader {
     keys: Numbers,
     /// For each number of a key its public place, or whether it is dropped.
     places: Vec<Option<u32>>,
-    units: Numbers,
     /// For each histogram the numbers of its values, if they are numbered.
     values: Vec<Option<Numbers>>,
     value_numbers: Vec<u32>,
@@ -27,10 +26,12 @@ pub(super) struct Reader {
     totals: Totals,
     columns: Vec<Vec<i64>>,
     key_numbers: Vec<u32>,
-    unit_numbers: Vec<u32>,
-    unit_values: Vec<u64>,
-    /// For each row a number that is the same for all rows of its unit in all readers.
-    spread: Vec<u64>,
+    /// The units of a batch, where they are integers; else a hash of each.
+    units: Vec<u64>,
+    /// Whether leaving out rows that cannot be kept is likely to make room.
+    prunes: bool,
+    /// Whether there is a disk to put rows on.
+    spills: bool,
 }
 
 /// What a reader has read.
@@ -39,8 +40,6 @@ pub(super) struct Contents {
     pub(super) keys: Vec<ArrayRef>,
     /// Which of them do not count.
     pub(super) dropped: Vec<bool>,
-    /// The units by number, unless they are integers.
-    pub(super) units: Option<ArrayRef>,
     /// For each histogram its values by number, unless they are integers.
     pub(super) values: Vec<Option<ArrayRef>>,
     pub(super) buckets: Buckets,
@@ -55,10 +54,6 @@ impl Reader {
         schema: &SchemaRef,
         reservation: MemoryReservation,
     ) -> Result<Self, DataFusionError> {
-        let unit_kind = match task.units {
-            Units::Numbered => schema.field(0).data_type().clone(),
-            Units::Rows | Units::Integers => DataType::Null,
-        };
         let groups = if task.keys.is_empty() { 1 } else { 0 };
         let first = schema.fields().len() - task.distinct.len();
         let values = task
@@ -71,16 +66,15 @@ impl Reader {
             reservation,
             keys: Numbers::new(&task.keys)?,
             places: Vec::new(),
-            units: Numbers::of_type(&unit_kind)?,
             values: values.collect::<Result<_, _>>()?,
             value_numbers: Vec::new(),
             buckets: Buckets::new(Arc::clone(&task.layout)),
             totals: Totals::new(task.columns(), groups),
             columns: vec![Vec::new(); columns],
             key_numbers: Vec::new(),
-            unit_numbers: Vec::new(),
-            unit_values: Vec::new(),
-            spread: Vec::new(),
+            units: Vec::new(),
+            prunes: true,
+            spills: true,
             task,
         })
     }
@@ -89,7 +83,7 @@ impl Reader {
     /// histograms.
     pub(super) fn push(&mut self, batch: &RecordBatch) -> Result<(), DataFusionError> {
         let columns = batch.columns();
-        let (units, columns) = columns.split_at(usize::from(self.task.units != Units::Rows));
+        let (units, columns) = columns.split_at(usize::from(self.task.units != UnitKind::Rows));
         let summed = self.task.bounds.len();
         // A plan without any column has one that means nothing.
         let (keys, values) = columns.split_at(columns.len().saturating_sub(self.task.columns().count()));
@@ -104,28 +98,26 @@ impl Reader {
             }
         }
         match (self.task.units, units) {
-            (Units::Rows, _) => {
-                self.add_rows();
-                self.reservation.try_resize(self.size())?;
+            (UnitKind::Rows, _) => self.add_rows(),
+            (UnitKind::Integers, [unit, ..]) => {
+                self.units.clear();
+                self.units.extend(unit.as_primitive::<Int64Type>().values().iter().map(|unit| *unit as u64));
+                self.buckets.push(Units::Integers(&self.units), &self.key_numbers, &self.columns);
             }
-            (Units::Integers, [unit, ..]) => {
-                self.unit_values.clear();
-                self.unit_values.extend(unit.as_primitive::<Int64Type>().values().iter().map(|unit| *unit as u64));
-                self.spread.clone_from(&self.unit_values);
-                self.collect()?;
+            (UnitKind::Texts, [unit, ..]) => {
+                let texts = text_array(unit)?;
+                self.units.clear();
+                self.units.resize(batch.num_rows(), 0);
+                create_hashes([&texts], &RandomState::default(), &mut self.units)?;
+                let array = texts.as_string::<i64>();
+                let units = Units::Texts { hashes: &self.units, text: &|row| array.value(row) };
+                self.buckets.push(units, &self.key_numbers, &self.columns);
             }
-            (Units::Numbered, units) => {
-                self.units.number(units, &mut self.unit_numbers)?;
-                self.unit_values.clear();
-                self.unit_values.extend(self.unit_numbers.iter().copied().map(u64::from));
-                self.spread.clear();
-                self.spread.resize(batch.num_rows(), 0);
-                create_hashes(units, &RandomState::default(), &mut self.spread)?;
-                self.collect()?;
+            (UnitKind::Integers | UnitKind::Texts, []) => {
+                return Err(DataFusionError::Internal("the unit column is missing".into()));
             }
-            (Units::Integers, []) => return Err(DataFusionError::Internal("the unit column is missing".into())),
         }
-        Ok(())
+        self.make_room()
     }
 
     /// Numbers the keys of a batch; those that do not count are dropped.
@@ -195,18 +187,19 @@ impl Reader {
         self.totals.add_rows(&self.key_numbers, &self.columns);
     }
 
-    /// Collects rows by unit, within the memory.
-    fn collect(&mut self) -> Result<(), DataFusionError> {
-        self.buckets.push(&self.unit_values, &self.spread, &self.key_numbers, &self.columns);
-        if self.reservation.try_resize(self.size()).is_ok() {
-            return Ok(());
-        }
+    /// Prunes and spills rows that are more than the share of this reader.
+    fn make_room(&mut self) -> Result<(), DataFusionError> {
         let before = self.buckets.size();
-        self.prune()?;
-        if self.buckets.size() > before / 2 {
-            self.buckets.spill().map_err(DataFusionError::IoError)?;
+        if before > self.task.share && self.spills {
+            if self.prunes || self.buckets.is_skewed() {
+                self.prune()?;
+                self.prunes = self.buckets.size() <= before / 2;
+            }
+            // Where the disk is full, what is left stays in memory: an answer that was charged for is not given up.
+            self.spills = self.buckets.size() <= before / 2 || self.buckets.spill(&self.task.spill_key).is_ok();
         }
-        self.reservation.try_resize(self.size())
+        self.reservation.resize(self.size());
+        Ok(())
     }
 
     /// Leaves out rows that cannot be kept, whatever others come.
@@ -220,10 +213,6 @@ impl Reader {
                 &local
             }
         };
-        let units = match task.units {
-            Units::Numbered => Names::Texts(texts(&self.units.values()?)?),
-            Units::Rows | Units::Integers => Names::Integers,
-        };
         let mut values = vec![Names::Integers; task.bounds.len()];
         for numbers in &mut self.values {
             values.push(match numbers {
@@ -231,25 +220,21 @@ impl Reader {
                 Some(numbers) => Names::Texts(texts(&numbers.values()?)?),
             });
         }
-        self.buckets.prune(&task.rule(&units, keys, &values), &mut Scratch::default());
+        self.buckets.prune(&task.rule(keys, &values), &mut Scratch::default());
         Ok(())
     }
 
     fn size(&self) -> usize {
         let values: usize = self.values.iter().flatten().map(Numbers::size).sum();
-        self.buckets.size() + self.totals.size() + self.keys.size() + self.units.size() + values
+        self.buckets.size() + self.totals.size() + self.keys.size() + values
     }
 
     pub(super) fn finish(mut self) -> Result<Contents, DataFusionError> {
         if self.buckets.is_skewed() {
             self.prune()?;
-            self.reservation.try_resize(self.size())?;
+            self.reservation.resize(self.size());
         }
         let public = self.task.keys.is_public();
-        let units = match self.task.units {
-            Units::Numbered => self.units.into_values()?.pop(),
-            Units::Rows | Units::Integers => None,
-        };
         let dropped = match self.task.keys.drops() {
             true => self.places.iter().map(Option::is_none).collect(),
             false => vec![false; self.keys.len()],
@@ -261,6 +246,6 @@ impl Reader {
             .map(|numbers| Ok(numbers.map(Numbers::into_values).transpose()?.and_then(|mut v| v.pop())));
         let values = values.collect::<Result<_, DataFusionError>>()?;
         let Self { buckets, totals, reservation, .. } = self;
-        Ok(Contents { keys, dropped, units, values, buckets, totals, _reservation: reservation })
+        Ok(Contents { keys, dropped, values, buckets, totals, _reservation: reservation })
     }
 }

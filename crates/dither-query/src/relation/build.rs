@@ -26,7 +26,12 @@ const OTHER_UNIT: &str = "\u{2063}other unit";
 /// A key of the table through which rows are owned.
 pub(crate) const KEY: &str = "\u{2063}key";
 /// The rank of a public row among those with the same value in a unique column.
-const RANK: &str = "\u{2063}rank";
+pub(crate) const RANK: &str = "\u{2063}rank";
+
+/// Whether a row is the first with its value in a unique column.
+pub(crate) fn is_first() -> Expr {
+    column(RANK).eq(lit(1_u64))
+}
 
 fn column(name: impl Into<String>) -> Expr {
     Expr::Column(Column::from_name(name))
@@ -113,7 +118,7 @@ impl Relation {
 fn once(rows: LogicalPlanBuilder, key: &str, columns: &[Field]) -> Result<LogicalPlanBuilder> {
     let order = all(columns).map(|column| column.sort(true, false)).collect();
     let rank = row_number().partition_by(vec![column(key)]).order_by(order).build()?;
-    rows.window(vec![rank.alias(RANK)])?.filter(column(RANK).eq(lit(1_u64)))
+    rows.window(vec![rank.alias(RANK)])?.filter(is_first())
 }
 
 /// Groups the rows of each unit. Values lie on their lattice before they are added up, as integers.

@@ -51,7 +51,7 @@ use dither_core::ValueBounds;
 
 use crate::policy::ColumnType;
 
-pub(crate) use build::{KEY, UNIT, scan};
+pub(crate) use build::{KEY, RANK, UNIT, is_first, scan};
 pub use unit::UnitKey;
 
 /// A column of a relation: its name, which no other column of the relation has, and its type.

@@ -1,0 +1,104 @@
+//! The engine in this process.
+
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+
+use super::{Counted, Counting, Engine, EngineError, portable};
+use crate::bound::Bounding;
+use crate::operator;
+use crate::source::Tables;
+
+/// DataFusion in this process.
+#[derive(Clone)]
+pub struct LocalEngine {
+    pub(crate) context: SessionContext,
+    /// What is tried where joins or sub-queries hold more than the memory of the context before.
+    wider: Vec<SessionContext>,
+    /// The bytes of memory for rows that wait for their bounding.
+    pub(crate) waiting: usize,
+    portable: bool,
+}
+
+/// The bytes of waiting rows in memory for each thread, where nothing else is said. What is beyond goes to disk: reading it
+/// back costs less than what a plain question saves by not keeping rows.
+const WAITING: usize = 16 << 20;
+
+impl LocalEngine {
+    /// An engine with so many threads of work.
+    pub fn new(partitions: usize) -> Self {
+        let context = session(partitions, Arc::default(), true);
+        Self { context, wider: Vec::new(), waiting: WAITING * partitions.max(1), portable: false }
+    }
+
+    /// An engine that keeps rows in so many bytes of memory and the rest of them on disk.
+    ///
+    /// Whatever the limit and the rows are, the answer is that without a limit. These come on top: what a scan and its
+    /// decompression take, some tens of megabytes for each thread; keys, different values of distinct counts, and totals of
+    /// groups; and what joins and sub-queries hold, where sorting it on disk does not fit the limit either.
+    ///
+    /// # Errors
+    /// A runtime that cannot be set up.
+    pub fn with_memory(partitions: usize, bytes: usize) -> Result<Self, EngineError> {
+        let pool = Arc::new(FairSpillPool::new(bytes));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
+        let context = session(partitions, Arc::clone(&runtime), true);
+        let wider = vec![session(partitions, runtime, false), session(partitions, Arc::default(), true)];
+        Ok(Self { context, wider, waiting: bytes, portable: false })
+    }
+
+    /// The same engine without the operator of our own: it runs the portable plan, which is the reference.
+    pub fn portable(mut self) -> Self {
+        self.portable = true;
+        self
+    }
+
+    async fn run_portable(&self, bounding: &Bounding<'_>, tables: &Tables) -> Result<Vec<Counted>, EngineError> {
+        let run = async |plan| Ok(DataFrame::new(self.context.state(), plan).collect().await?);
+        portable(bounding, tables, run).await
+    }
+}
+
+/// A session of DataFusion. Joins are made by tables of hashes in memory, or else by sorting both sides, on disk where
+/// memory is short.
+fn session(partitions: usize, runtime: Arc<RuntimeEnv>, hash_joins: bool) -> SessionContext {
+    let mut config = SessionConfig::new().with_target_partitions(partitions.max(1));
+    let options = config.options_mut();
+    // Strings stay the type that the policy declares; views save little on bounded keys.
+    options.execution.parquet.schema_force_view_types = false;
+    options.optimizer.prefer_hash_join = hash_joins;
+    if !hash_joins {
+        // By default each sort holds ten megabytes for its last step, which small limits do not have.
+        options.execution.sort_spill_reservation_bytes = 64 << 10;
+    }
+    SessionContext::new_with_config_rt(config, runtime)
+}
+
+impl Default for LocalEngine {
+    fn default() -> Self {
+        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+}
+
+impl Engine for LocalEngine {
+    fn count<'a>(&'a self, bounding: &'a Bounding<'a>, tables: &'a Tables) -> Counting<'a> {
+        Box::pin(async move {
+            if self.portable {
+                return self.run_portable(bounding, tables).await;
+            }
+            let mut counted = operator::count(&self.context, self.waiting, bounding, tables).await;
+            for context in &self.wider {
+                match &counted {
+                    Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {
+                        counted = operator::count(context, self.waiting, bounding, tables).await;
+                    }
+                    _ => break,
+                }
+            }
+            Ok(counted?)
+        })
+    }
+}
