@@ -8,6 +8,9 @@ const PORT: u16 = 50050;
 /// How many parts a question is cut into, where the URL does not say.
 const PARTITIONS: usize = 16;
 
+/// What is wrong with a scheduler on another machine.
+const OPEN: &str = "names another machine, and what is sent is neither encrypted nor authenticated";
+
 /// A scheduler, and into how many parts work is cut for its executors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -18,12 +21,20 @@ pub(crate) struct Place {
 
 /// Why a URL names no cluster that can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the URL of the cluster {problem}; write ballista://127.0.0.1:50050")]
+#[error("the URL of the cluster {problem}")]
 pub struct UrlError {
     problem: &'static str,
 }
 
 impl UrlError {
+    /// What to write instead.
+    pub fn hint(&self) -> &'static str {
+        match self.problem {
+            OPEN => "use a tunnel to it, or say ballista://HOST:50050?network=trusted where nobody else can listen",
+            _ => "write ballista://127.0.0.1:50050",
+        }
+    }
+
     /// The engine here that would plan for the cluster cannot be set up.
     pub(crate) fn no_session() -> Self {
         Self { problem: "cannot be used: the engine of this process cannot be set up" }
@@ -49,9 +60,7 @@ impl Place {
             }
         }
         if !trusted && !is_here(host) {
-            let problem = "names another machine, and what is sent is neither encrypted nor authenticated: use a tunnel, \
-                           or say ?network=trusted";
-            return Err(odd(problem));
+            return Err(odd(OPEN));
         }
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         Ok(Self { authority: format!("{host}:{port}"), partitions })
@@ -107,6 +116,6 @@ mod tests {
         ] {
             assert!(Place::parse(url).is_err(), "{url}");
         }
-        assert!(Place::parse("ballista://node-1.lan").unwrap_err().to_string().contains("?network=trusted"));
+        assert!(Place::parse("ballista://node-1.lan").unwrap_err().hint().contains("?network=trusted"));
     }
 }

@@ -1,15 +1,18 @@
 //! The processes of a cluster: Ballista's own, with settings that fit.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ballista_core::error::BallistaError;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::start_server;
+
+use tokio::net::TcpStream;
 
 use crate::place::host_and_port;
 
@@ -19,6 +22,9 @@ const HEARTBEAT: u64 = 2;
 /// How long results and what led to them lie in the folders of executors after a job, in seconds. A client fetches a
 /// result at once.
 const KEPT: u64 = 60;
+
+/// How long to wait before asking again whether a process listens.
+const ASKED: Duration = Duration::from_millis(100);
 
 /// The process that plans jobs and hands out their parts.
 ///
@@ -66,13 +72,18 @@ pub struct Executor {
 #[non_exhaustive]
 pub enum ProcessError {
     /// Others could reach it, and nobody said that they may.
-    #[error(
-        "{0} can be reached from other machines, and nothing is encrypted or authenticated: listen on 127.0.0.1, or say \
-         that the network is trusted"
-    )]
+    #[error("{0} can be reached from other machines, and nothing is encrypted or authenticated")]
     Open(SocketAddr),
+    /// The address cannot be listened on, as when another process does.
+    #[error("nothing can listen on {address}: {source}")]
+    Taken {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
     /// It listens everywhere, which is no address that others could use.
-    #[error("{0} is no address that executors could use: name the one of this machine")]
+    #[error("{0} is no address that executors could use")]
     NoAddress(SocketAddr),
     /// The scheduler is not named as host and port.
     #[error("{0} is not a host and a port")]
@@ -85,13 +96,53 @@ pub enum ProcessError {
     Ended(BallistaError),
 }
 
+impl ProcessError {
+    /// A short stable code in kebab case.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Open(_) => "cluster-open",
+            Self::Taken { .. } => "cluster-address-taken",
+            Self::NoAddress(_) => "cluster-no-address",
+            Self::Scheduler(_) => "cluster-scheduler",
+            Self::Folder(_) => "cluster-folder",
+            Self::Ended(_) => "cluster-ended",
+        }
+    }
+
+    /// What to change.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Open(_) => {
+                "listen on 127.0.0.1, or add --trusted-network where everybody who can reach the port may read the files"
+            }
+            Self::Taken { .. } => "choose another address or port, or end the process that listens there",
+            Self::NoAddress(_) => "add --advertise with the name or address of this machine",
+            Self::Scheduler(_) => "write it as 127.0.0.1:50050",
+            Self::Folder(_) => "choose another folder with --work-dir",
+            Self::Ended(_) => "look at the scheduler and at the network between it and this machine",
+        }
+    }
+}
+
 impl Scheduler {
     /// Serves until the process is ended.
     ///
     /// # Errors
     /// Settings that make no sense, and an address that is taken.
     pub async fn run(self) -> Result<(), ProcessError> {
+        self.run_with(|| ()).await
+    }
+
+    /// The same, and calls `ready` once it listens.
+    ///
+    /// # Errors
+    /// As [`Scheduler::run`].
+    pub async fn run_with(self, ready: impl FnOnce()) -> Result<(), ProcessError> {
         guarded(self.bind, self.trusted_network)?;
+        listening(&[self.bind], self.serve(), ready).await
+    }
+
+    async fn serve(self) -> Result<(), ProcessError> {
         let unspecified = self.bind.ip().is_unspecified();
         let external_host = match self.advertise {
             Some(host) => host,
@@ -122,7 +173,19 @@ impl Executor {
     /// # Errors
     /// Settings that make no sense, an address that is taken, a scheduler that cannot be reached.
     pub async fn run(self) -> Result<(), ProcessError> {
+        self.run_with(|| ()).await
+    }
+
+    /// The same, and calls `ready` once it listens for work, which it does when it has reached the scheduler.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    pub async fn run_with(self, ready: impl FnOnce()) -> Result<(), ProcessError> {
         guarded(self.bind, self.trusted_network)?;
+        listening(&[self.bind, SocketAddr::new(self.bind.ip(), self.work_port)], self.work(), ready).await
+    }
+
+    async fn work(self) -> Result<(), ProcessError> {
         let scheduler = host_and_port(&self.scheduler).map(|(host, port)| (host.to_owned(), port));
         let (scheduler_host, scheduler_port) =
             scheduler.ok_or_else(|| ProcessError::Scheduler(self.scheduler.clone()))?;
@@ -152,6 +215,32 @@ impl Executor {
     }
 }
 
+/// Runs a process that listens on these addresses, and calls `ready` once it does on the first.
+///
+/// A process of Ballista says nothing when it listens. So the addresses are tried before, and then asked until one answers.
+async fn listening(
+    addresses: &[SocketAddr],
+    run: impl Future<Output = Result<(), ProcessError>>,
+    ready: impl FnOnce(),
+) -> Result<(), ProcessError> {
+    for address in addresses {
+        TcpListener::bind(address).map_err(|source| ProcessError::Taken { address: *address, source })?;
+    }
+    let Some(mut asked) = addresses.first().copied() else { return run.await };
+    if asked.ip().is_unspecified() {
+        asked.set_ip(if asked.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    let mut run = std::pin::pin!(run);
+    loop {
+        tokio::select! {
+            done = &mut run => return done,
+            () = tokio::time::sleep(ASKED) => if TcpStream::connect(asked).await.is_ok() { break },
+        }
+    }
+    ready();
+    run.await
+}
+
 /// Refuses an address that others can reach, unless they may.
 fn guarded(bind: SocketAddr, trusted: bool) -> Result<(), ProcessError> {
     match trusted || bind.ip().is_loopback() {
@@ -179,6 +268,8 @@ fn private(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
     use super::*;
 
     #[tokio::test]
@@ -204,7 +295,40 @@ mod tests {
             trusted_network: false,
         };
         assert!(matches!(executor.clone().run().await, Err(ProcessError::Open(_))));
-        let nowhere = Executor { scheduler: "no port:x".into(), trusted_network: true, ..executor };
+        for error in [ProcessError::Open("0.0.0.0:1".parse().unwrap()), ProcessError::Scheduler("x".into())] {
+            assert!(!error.hint().is_empty() && error.code().starts_with("cluster-"));
+        }
+        assert!(ProcessError::Open("0.0.0.0:1".parse().unwrap()).hint().contains("--trusted-network"));
+        let nowhere =
+            Executor { scheduler: "no port:x".into(), bind: "127.0.0.1:0".parse().unwrap(), work_port: 0, ..executor };
         assert!(matches!(nowhere.run().await, Err(ProcessError::Scheduler(_))));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_announced_before_it_listens() {
+        let told = || Arc::new(AtomicBool::new(false));
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let (early, forever) = (told(), std::future::pending());
+        let run = listening(&[address], forever, || early.store(true, Relaxed)).await;
+        assert!(matches!(run, Err(ProcessError::Taken { .. })) && !early.load(Relaxed));
+        drop(taken);
+        // It listens after a while, and is announced then and not before.
+        let late = told();
+        let process = async {
+            tokio::time::sleep(3 * ASKED).await;
+            assert!(!late.load(Relaxed), "nobody listened yet");
+            let _listener = TcpListener::bind(address).unwrap();
+            tokio::time::timeout(Duration::from_secs(10), async {
+                while !late.load(Relaxed) {
+                    tokio::time::sleep(ASKED).await;
+                }
+            })
+            .await
+            .unwrap();
+            Ok(())
+        };
+        listening(&[address], process, || late.store(true, Relaxed)).await.unwrap();
+        assert!(late.load(Relaxed));
     }
 }

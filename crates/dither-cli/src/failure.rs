@@ -1,8 +1,41 @@
 //! How an error looks: code, clause with caret, hint.
 
+use std::fmt;
+
 use dither::{Error, Explain};
 use dither_accounting::AccountingError;
+use dither_core::Audience;
 use dither_learn::train::error::TrainError;
+
+use crate::output::tell;
+
+/// What is wrong with what was typed, or with this build of the program.
+#[derive(Debug)]
+pub struct Told {
+    pub code: &'static str,
+    pub message: String,
+    pub hint: String,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Told {}
+
+impl Explain for Told {
+    fn code(&self) -> &'static str {
+        self.code
+    }
+    fn hint(&self) -> Option<String> {
+        Some(self.hint.clone())
+    }
+    fn audience(&self) -> Audience {
+        Audience::Analyst
+    }
+}
 
 /// Prints an error to the terminal. What may depend on the data goes to the operator's log instead.
 pub fn print(error: &anyhow::Error) {
@@ -12,19 +45,21 @@ pub fn print(error: &anyhow::Error) {
             known.operator_detail().into_iter().for_each(log);
         } else if let Some(known) = error.downcast_ref::<AccountingError>() {
             explain(known);
+        } else if let Some(known) = error.downcast_ref::<Told>() {
+            explain(known);
         } else {
-            eprintln!("error: {}", shown(&format!("{error:#}")));
+            tell(&format!("error: {}", shown(&format!("{error:#}"))));
         }
         return;
     };
-    eprintln!("error[{}]: {}", known.code(), shown(&known.to_string()));
+    tell(&format!("error[{}]: {}", known.code(), shown(&known.to_string())));
     if let Error::Refused { refusal, sql } = known
         && let Some(pointer) = refusal.pointer(sql)
     {
-        eprintln!("{}", shown(&pointer));
+        tell(&shown(&pointer));
     }
     if let Some(hint) = known.hint() {
-        eprintln!("hint: {}", shown(&hint));
+        tell(&format!("hint: {}", shown(&hint)));
     }
     if let Error::Engine(failure) = known {
         log(&failure.operator_detail());
@@ -33,9 +68,9 @@ pub fn print(error: &anyhow::Error) {
 
 /// An error that has no place in a text.
 fn explain(error: &impl Explain) {
-    eprintln!("error[{}]: {}", error.code(), shown(&error.to_string()));
+    tell(&format!("error[{}]: {}", error.code(), shown(&error.to_string())));
     if let Some(hint) = error.hint() {
-        eprintln!("hint: {}", shown(&hint));
+        tell(&format!("hint: {}", shown(&hint)));
     }
 }
 
@@ -50,7 +85,7 @@ fn log(detail: &str) {
         .open(path)
         .and_then(|mut file| file.write_all(line.as_bytes()));
     if written.is_err() {
-        eprintln!("warning: the operator's log could not be written");
+        tell("warning: the operator's log could not be written");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `dither` binary. One verb, one file; no privacy logic.
 
 mod args;
+mod bug;
 mod commands;
 mod failure;
 mod output;
@@ -14,6 +15,7 @@ use args::{Args, Command};
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    bug::report_place_only();
     let args = Args::parse();
     let done = match &args.command {
         Command::Init(command) => commands::init::run(command),

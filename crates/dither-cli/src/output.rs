@@ -20,6 +20,11 @@ pub fn write(out: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
+/// Writes a line to standard error. Nobody may be there to read it, which is no failure.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let target = canonical(path);
     let known = std::fs::metadata(&target).ok();
@@ -84,13 +89,23 @@ pub fn amounts(amounts: &Amounts) -> String {
     }
 }
 
-/// What was charged, or since when the answer is there.
-pub fn charge(charged: &Amounts, done: &str, first: Option<i64>) -> String {
-    match first {
-        None => format!("charged {}", amounts(charged)),
-        Some(time) => {
-            let day = chrono::DateTime::from_timestamp(time, 0).unwrap_or_default().format("%Y-%m-%d");
-            format!("charged nothing: this was {done} before, on {day}")
-        }
+/// What was charged, or since when that is so: when it was answered, and when it was charged, if that was before.
+pub fn charge(charged: &Amounts, done: &str, answered: Option<i64>, before: Option<i64>) -> String {
+    let day = |time| chrono::DateTime::from_timestamp(time, 0).unwrap_or_default().format("%Y-%m-%d");
+    match (answered, before) {
+        (Some(time), _) => format!("charged nothing: this was {done} before, on {}", day(time)),
+        (None, Some(time)) => format!("charged nothing: this was charged before, on {}, and had no answer", day(time)),
+        (None, None) => format!("charged {}", amounts(charged)),
     }
+}
+
+/// What is left after something that may have been charged before.
+pub fn left_then(after: Option<&Amounts>, charged: bool, answered: bool, done: &str) -> String {
+    let words = match (after, charged) {
+        (_, true) if answered => format!("the same: this was {done} before and is free"),
+        (_, true) => "the same: this was charged before and had no answer; asking again is free".into(),
+        (Some(after), false) => amounts(after),
+        (None, false) => "it does not fit and would be refused".into(),
+    };
+    format!("left then  {words}\n")
 }

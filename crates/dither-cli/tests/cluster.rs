@@ -222,6 +222,8 @@ fn tm_processes_listen_for_other_machines_only_where_somebody_says_so() {
     };
     let scheduler = run(&["cluster", "scheduler", "--bind", "0.0.0.0:0"]);
     assert!(scheduler.contains("can be reached from other machines"), "{scheduler}");
+    // Nothing is announced that does not listen.
+    assert!(scheduler.starts_with("error[cluster-open]: ") && scheduler.contains("--trusted-network"), "{scheduler}");
     let executor = run(&["cluster", "executor", "--bind", "0.0.0.0:50051"]);
     assert!(executor.contains("can be reached from other machines"), "{executor}");
     let elsewhere = ["plan", "-p", "none.toml", "SELECT 1", "-e", "1", "--engine", "ballista://192.0.2.1:50050"];

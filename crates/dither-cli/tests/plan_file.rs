@@ -124,10 +124,20 @@ fn what_is_left_then_is_what_the_ledger_leaves() {
 fn a_question_that_is_refused_is_named() {
     let clinic = Clinic::new("basic");
     for (questions, code, part) in [
+        (
+            "-- @epsilon 1\nSELECT COUNT(*) FROM visits;\n\n-- @epsilon 1\nSELECT COUNT(*),\n  nobody FROM visits;",
+            "unknown-column",
+            "question 2, line 5: ",
+        ),
+        (
+            "-- @epsilon 1\nSELECT COUNT(*) FROM visits; -- @epsilon 1\nSELECT MODE(age)\nFROM visits",
+            "unknown-function",
+            "  3 | SELECT MODE(age)\n    |        ^^^^",
+        ),
         ("-- @epsilon 1\nSELECT COUNT(*) FROM visits; SELECT * FROM visits;", "not-aggregated", "hint:"),
-        ("-- @espilon 1\nSELECT COUNT(*) FROM visits;", "option", "question 1"),
+        ("SELECT 1;\n-- @espilon 1\nSELECT COUNT(*) FROM visits;", "option", "question 2, line 3: `@espilon 1`"),
         ("-- nothing", "syntax", "0 questions"),
-        ("SELECT COUNT(*) FROM visits;", "missing-epsilon", "hint:"),
+        ("SELECT COUNT(*) FROM visits;", "missing-epsilon", "question 1, line 1: "),
     ] {
         clinic.write("questions.sql", questions);
         let refused = clinic.run(&["plan", "-p", "policy.toml", "--file", "questions.sql"]);
@@ -175,4 +185,15 @@ fn a_plan_for_weeks_of_people_says_what_it_means_for_a_person() {
     ] {
         assert!(shown.contains(part), "{part} is not in:\n{shown}{}", text(&plan.stderr));
     }
+    // A report says it of each of its questions, and of all of them together.
+    let question = |id: &str| {
+        format!("[[question]]\nid = \"{id}\"\ntitle = \"{id}\"\nsql = \"SELECT COUNT(*) AS {id} FROM visits\"\n")
+    };
+    let head = "policy = \"policy.toml\"\ntitle = \"t\"\nbudget = { epsilon = 0.5, delta = 0 }\n";
+    clinic.write("report.toml", &format!("{head}{}{}", question("a"), question("b")));
+    let plan = clinic.run(&["report", "report.toml", "--plan"]);
+    let shown = text(&plan.stdout);
+    let (_, whole) = shown.split_once("the whole report costs ε 0.5\n").unwrap_or_else(|| panic!("{shown}"));
+    assert!(whole.starts_with("a person   with rows of any 31 days in a row, up to 6 units: ε 3"), "{whole}");
+    assert_eq!(shown.matches("of any 366 days").count(), 3, "{shown}");
 }

@@ -73,6 +73,7 @@ fn a_profile_is_planned_made_and_repeated_for_free() {
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["columns"][0]["name"], "age");
     assert_eq!(json["columns"][0]["quantiles"].as_array().unwrap().len(), 5);
+    assert!(shown.contains("range      ") && shown.contains("bounds = ["), "{shown}");
     assert_eq!(json["charged"]["epsilon"], 1.5);
 }
 
@@ -88,5 +89,31 @@ fn what_a_profile_may_not_cost_is_refused() {
         let shown = text(&refused.stderr);
         assert!(!refused.status.success() && shown.contains(&format!("error[{code}]")), "{args:?}: {shown}");
         assert!(shown.contains("hint:"), "{shown}");
+    }
+}
+
+/// Where ranks are off by more than a quarter of the rows nothing is said about them, but what would do; the control is the
+/// profile above, which says where the same values lie.
+#[test]
+fn what_the_budget_cannot_tell_is_not_told() {
+    let clinic = Clinic::new();
+    let made = text(&clinic.run(&["-e", "0.02"]).stdout);
+    for part in
+        ["quartiles  cannot be told at this ε: ranks are off by ", "for the whole profile would do, or fewer --columns"]
+    {
+        assert!(made.contains(part), "{part:?} is not in\n{made}");
+    }
+    assert!(!made.contains("range  ") && !made.contains("bounds = ["), "{made}");
+    let json = clinic.run(&["-e", "0.02", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let age = &json["columns"][0];
+    assert!(age["quantiles"].is_null() && age["rank_error"].as_f64().unwrap() > 125.0, "{age}");
+    if age["values"]["value"].as_f64().unwrap() > 0.0 {
+        assert!(age["needed_epsilon"].as_f64().unwrap() > 0.02, "{age}");
+    }
+    // No count is below zero, and none is exact.
+    for count in [&age["values"], &age["distinct"], &json["columns"][1]["distinct"], &json["rows"]] {
+        let number = |end: &str| count[end].as_f64().unwrap();
+        assert!(number("value") >= 0.0 && number("low") >= 0.0 && number("high") > number("value"), "{count}");
     }
 }

@@ -9,11 +9,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Audience, Explain};
 use crate::event::PrivacyEvent;
+use crate::receipt::Receipt;
 use crate::sensitive::Sensitive;
 
 /// The name of a request: a digest of everything that it asks for.
@@ -56,15 +56,6 @@ impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RequestId({self})")
     }
-}
-
-/// Where a charge stands in the ledger; it travels with every release that the charge paid for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
-    /// The number of the entry in the ledger.
-    pub sequence: u64,
-    /// The hash of the chain up to and including the entry, in hexadecimal.
-    pub head: String,
 }
 
 /// A randomised algorithm that says what it costs and adds its own noise.

@@ -3,7 +3,8 @@
 //! Each names the only crate that may call it; `cargo xtask tidy` fails on any other caller.
 
 use crate::event::PrivacyEvent;
-use crate::gate::{Charge, Receipt, Release, RequestId, Sealed};
+use crate::gate::{Charge, Release, RequestId, Sealed};
+use crate::receipt::Receipt;
 use crate::sensitive::Sensitive;
 
 /// Reads a sensitive value. Only `dither-mechanisms` may, on the way to adding noise.

@@ -69,7 +69,7 @@ pub(crate) async fn declare(write: &mut Write, limits: &[ScopeLimit]) -> Result<
                 changed = true;
             }
             Some(row) => {
-                allow_lower(&row.limit, limit)?;
+                row.limit.admits(limit)?;
                 // A table that is not declared any more keeps what was declared for it.
                 let mut limit = limit.clone();
                 limit.protects.extend(row.limit.protects.clone());
@@ -121,14 +121,19 @@ pub(crate) async fn update(write: &mut Write, row: &ScopeRow, sequence: u64) -> 
     }
 }
 
-/// Whether a declaration changes nothing but lowers the limit.
-pub(crate) fn allow_lower(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), LedgerError> {
-    same_terms(current, new)?;
-    let Budget { epsilon, delta } = new.budget;
-    if epsilon > current.budget.epsilon || delta > current.budget.delta {
-        return Err(LedgerError::RaiseNeedsAmendment { scope: new.path.clone(), current: current.budget });
+impl ScopeLimit {
+    /// Whether a declaration changes nothing of this limit in force but lowers it.
+    ///
+    /// # Errors
+    /// [`LedgerError::RaiseNeedsAmendment`], [`LedgerError::CompositionChanged`] and [`LedgerError::ProtectionChanged`].
+    pub fn admits(&self, declared: &Self) -> Result<(), LedgerError> {
+        same_terms(self, declared)?;
+        let Budget { epsilon, delta } = declared.budget;
+        if epsilon > self.budget.epsilon || delta > self.budget.delta {
+            return Err(LedgerError::RaiseNeedsAmendment { scope: declared.path.clone(), current: self.budget });
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Whether a declaration keeps what can never change.
@@ -136,10 +141,12 @@ fn same_terms(current: &ScopeLimit, new: &ScopeLimit) -> Result<(), LedgerError>
     if current.composition != new.composition {
         return Err(LedgerError::CompositionChanged { scope: new.path.clone() });
     }
-    let changed =
-        current.protects.iter().find(|(table, unit)| new.protects.get(*table).is_some_and(|new| new != *unit));
-    if let Some((table, unit)) = changed {
-        return Err(LedgerError::ProtectionChanged { table: table.clone(), unit: unit.clone() });
+    let both = current.protects.iter().filter_map(|(table, unit)| Some((table, unit, new.protects.get(table)?)));
+    match both.into_iter().find(|(_, unit, declared)| unit != declared) {
+        Some((table, unit, declared)) => {
+            let (table, unit, declared) = (table.clone(), unit.clone(), declared.clone());
+            Err(LedgerError::ProtectionChanged { table, unit, declared })
+        }
+        None => Ok(()),
     }
-    Ok(())
 }

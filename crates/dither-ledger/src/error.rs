@@ -71,12 +71,17 @@ pub enum LedgerError {
         scope: ScopePath,
     },
     /// Who is protected in a table is fixed by the first declaration.
-    #[error("who is protected in `{table}` cannot change: {unit}")]
+    #[error(
+        "who is protected in {} cannot change: the ledger says \"{unit}\", the policy \"{declared}\"",
+        named(table)
+    )]
     ProtectionChanged {
-        /// Which table.
+        /// Which table, or `tables of` and the column of the unit.
         table: String,
         /// The unit and the neighbour relation that the ledger has.
         unit: String,
+        /// Those that are declared now.
+        declared: String,
     },
     /// An amendment needs two different people.
     #[error("an amendment of `{scope}` needs the names of two different stewards")]
@@ -234,7 +239,7 @@ impl Explain for LedgerError {
             ),
             Self::CompositionChanged { .. } => "declare the composition that the ledger has".into(),
             Self::ProtectionChanged { .. } => {
-                "declare the `privacy_unit` and the `neighbors` that the ledger has: amounts under others do not add up"
+                "declare what the ledger has in `privacy_unit` and `neighbors`: what was charged holds for those people only"
                     .into()
             }
             Self::StewardsMissing { .. } => "give two different names".into(),
@@ -280,6 +285,14 @@ impl Explain for LedgerError {
             | Self::StewardsMissing { .. } => Audience::Analyst,
             _ => Audience::Operator,
         }
+    }
+}
+
+/// A table by its name, or all tables of the same people.
+fn named(table: &str) -> String {
+    match table.strip_prefix("tables of ") {
+        Some(column) => format!("the tables of `{column}`"),
+        None => format!("`{table}`"),
     }
 }
 

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dither_accounting::{Filter, Remaining, Spent};
-use dither_core::Receipt;
+use dither_core::{Receipt, RequestId};
 use serde::Serialize;
 use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use crate::charge::find_charge;
 use crate::entry::Entry;
 use crate::error::LedgerError;
 use crate::scope::{ScopeLimit, ScopePath};
@@ -129,6 +130,14 @@ impl Ledger {
             ScopeStatus { limit: row.limit, spent: row.spent, remaining }
         };
         Ok(rows.into_iter().map(status).collect())
+    }
+
+    /// The charge of a request, if it was charged. It may have no answer yet: see [`Ledger::answer_bytes`].
+    ///
+    /// # Errors
+    /// [`LedgerError::Damaged`] if its entry is unreadable, and storage errors.
+    pub async fn charge_of(&self, request: RequestId) -> Result<Option<Entry>, LedgerError> {
+        self.store.guard(async { find_charge(&mut *self.store.read().await?, request).await }).await
     }
 
     /// At most `limit` entries after the entry with number `after`, in order.

@@ -9,7 +9,6 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::declare::allow_lower;
 use crate::entry::{Columns, Entry, Record};
 use crate::error::LedgerError;
 use crate::ledger::{Ledger, ScopeRow, page, scopes};
@@ -119,7 +118,7 @@ impl Replay {
                 let row = ScopeRow { limit: limit.clone(), spent: Spent::default(), last: entry.sequence };
                 !orphan && self.scopes.insert(limit.path.clone(), row).is_none()
             }
-            Record::Lower(limit) => self.limit(limit, entry.sequence, |current| allow_lower(current, limit).is_ok()),
+            Record::Lower(limit) => self.limit(limit, entry.sequence, |current| current.admits(limit).is_ok()),
             Record::Amend { limit, .. } => {
                 self.limit(limit, entry.sequence, |current| current.composition == limit.composition)
             }

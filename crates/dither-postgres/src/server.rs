@@ -36,11 +36,16 @@ pub struct Server {
 
 /// Why a URL names no server that can be used. The text never quotes the URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the URL of the server {problem}; write postgres://user@host:port/database, or postgres:///database?host=/folder/of/the/socket"
-)]
+#[error("the URL of the server {problem}")]
 pub struct UrlError {
     problem: &'static str,
+}
+
+impl UrlError {
+    /// What to write instead.
+    pub fn hint(&self) -> &'static str {
+        "write postgres://user@host:port/database, or postgres:///database?host=/folder/of/the/socket"
+    }
 }
 
 /// The folder of the socket and the port, where the URL names none.

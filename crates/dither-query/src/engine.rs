@@ -1,25 +1,26 @@
 //! Engines count. What they return is checked, turned into the integers that the mechanism measures, and sealed.
 
+mod held;
 mod local;
 mod measured;
+mod portable;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, Decimal128Array, Int64Array, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::prelude::DataFrame;
-use datafusion::scalar::ScalarValue;
 use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
 use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule};
 use dither_noise::Secret;
 
-use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, sum_name};
+use crate::bound::Bounding;
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::plan::{Measure, QueryPlan};
@@ -28,8 +29,10 @@ use crate::rehearsal;
 use crate::source::{self, Progress, SourceError, Table, Tables};
 use crate::sql::{key_literal, key_of};
 
+pub use held::hold;
 pub use local::LocalEngine;
 use measured::measured;
+pub use portable::portable;
 
 /// A failure while the data was read. It may depend on the data, so an analyst sees one constant text.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +119,15 @@ pub trait Engine: Send + Sync {
         Box::pin(async move { source::open(table, base_dir, progress) })
     }
 
+    /// A table with these columns of it in memory, where several questions look at it and that spares reading it again;
+    /// `None` where it does not. Rows are read: it was charged.
+    ///
+    /// # Errors
+    /// What reading the table fails with.
+    fn hold<'a>(&'a self, _table: &'a Table, _columns: &'a BTreeSet<String>) -> Holding<'a> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Runs a plan over made-up rows, where plans are run elsewhere; `None` where they are run in this process.
     ///
     /// # Errors
@@ -124,6 +136,9 @@ pub trait Engine: Send + Sync {
         None
     }
 }
+
+/// The future of a table in memory.
+pub type Holding<'a> = Pin<Box<dyn Future<Output = Result<Option<Table>, EngineError>> + Send + 'a>>;
 
 /// The future of a table.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Table, SourceError>> + Send + 'a>>;
@@ -269,89 +284,6 @@ pub(crate) async fn exact(
     let counted = engine.count(&bounding, tables).await?;
     let groups = counted.into_iter().map(|group| measured(plan, group)).collect::<Result<_, _>>()?;
     keyed(plan, groups)
-}
-
-/// Counts by the portable plans, wherever they are run: one for the sums, and one for each histogram.
-///
-/// # Errors
-/// Those of the runs, and results that are none.
-pub async fn portable<F>(
-    bounding: &Bounding<'_>,
-    tables: &Tables,
-    run: impl Fn(LogicalPlan) -> F,
-) -> Result<Vec<Counted>, EngineError>
-where
-    F: Future<Output = Result<Vec<RecordBatch>, EngineError>>,
-{
-    let batches = run(bounding.plan(tables)?).await?;
-    let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
-    let mut groups = rows.map(|(batch, row)| group(bounding, batch, row)).collect::<Result<Vec<_>, _>>()?;
-    for (index, histogram) in bounding.histograms.iter().enumerate() {
-        let batches = run(bounding.histogram(index, tables)?).await?;
-        let mut counted = by_value(bounding, histogram.distinct, &batches)?;
-        for group in &mut groups {
-            group.histograms.push(counted.remove(&name_of(&group.key)).unwrap_or_default());
-        }
-    }
-    Ok(groups)
-}
-
-/// One group of a portable result, still without histograms.
-fn group(bounding: &Bounding<'_>, batch: &RecordBatch, row: usize) -> Result<Counted, EngineError> {
-    let key = key(bounding, batch, row)?;
-    let (units, rows) = (integer(batch, UNITS, row)?, integer(batch, ROWS, row)?);
-    // Where only units are counted the plan has no sums.
-    let summands = if bounding.needs_rows { bounding.summands.len() } else { 0 };
-    let sums = (0..summands)
-        .map(|index| Ok((integer(batch, &sum_name(index), row)?, integer(batch, &count_name(index), row)?)))
-        .collect::<Result<_, EngineError>>()?;
-    Ok(Counted { key, units, rows, sums, histograms: Vec::new() })
-}
-
-/// The values of one histogram and how many rows have each, by the name of the key; the number of different values as that
-/// of one where nothing else is wanted.
-fn by_value(
-    bounding: &Bounding<'_>,
-    distinct: bool,
-    batches: &[RecordBatch],
-) -> Result<HashMap<String, Vec<(i64, u64)>>, EngineError> {
-    let mut groups: HashMap<String, Vec<(i64, u64)>> = HashMap::new();
-    for batch in batches {
-        for row in 0..batch.num_rows() {
-            let count = u64::try_from(integer(batch, COUNT, row)?).map_err(|_| failed("a count overflows"))?;
-            let value = if distinct { 0 } else { integer(batch, POINT, row)? };
-            let value = i64::try_from(value).map_err(|_| failed("a value is off its grid"))?;
-            groups.entry(name_of(&key(bounding, batch, row)?)).or_default().push((value, count));
-        }
-    }
-    Ok(groups)
-}
-
-/// The key of a row of a result.
-fn key(bounding: &Bounding<'_>, batch: &RecordBatch, row: usize) -> Result<Vec<Key>, EngineError> {
-    (0..bounding.question.keys.len())
-        .map(|index| {
-            let column = batch.column_by_name(&key_name(index)).ok_or_else(|| failed("a key column is missing"))?;
-            // No key has another type, and if one had, that must not show.
-            Ok(key_of(&ScalarValue::try_from_array(column, row)?).unwrap_or(Key::Null))
-        })
-        .collect()
-}
-
-/// An exact integer of the result; NULL, the sum of nothing, is zero.
-fn integer(batch: &RecordBatch, name: &str, row: usize) -> Result<i128, EngineError> {
-    let column = batch.column_by_name(name).ok_or_else(|| failed("a column is missing"))?;
-    if column.is_null(row) {
-        return Ok(0);
-    }
-    let any = column.as_any();
-    if let Some(column) = any.downcast_ref::<Int64Array>() {
-        return Ok(column.value(row).into());
-    }
-    match any.downcast_ref::<Decimal128Array>() {
-        Some(column) if column.scale() == 0 => Ok(column.value(row)),
-        _ => Err(failed("a column is not of exact integers")),
-    }
 }
 
 /// Joins the groups to the public keys, or sorts them: the order depends on nothing but the keys.

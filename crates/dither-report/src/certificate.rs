@@ -36,9 +36,9 @@ pub fn page(certificate: &Certificate) -> String {
                 h2 { (words.ledger) }
                 dl.made {
                     dt { (words.entry) }
-                    dd { (certificate.receipt.sequence) br; code { (certificate.receipt.head) } }
+                    dd { code { (certificate.receipt) } }
                     dt { (words.head) }
-                    dd { (certificate.head.sequence) br; code { (certificate.head.head) } }
+                    dd { code { (certificate.head) } }
                     dt { (words.policy) }
                     dd { code { (visible(&certificate.policy)) } }
                     dt { (words.versions) }

@@ -51,7 +51,7 @@ pub(crate) fn figure(plot: &Plot, section: &Section, words: &Words) -> Markup {
     if low > high {
         return html! { p.empty { (words.missing) } };
     }
-    let name = visible(&answer.columns[value].name);
+    let name = words.heading(&answer.columns[value].name);
     html! {
         @for (title, rows) in layers(answer, &x, &y) {
             figure.heat {

@@ -101,7 +101,7 @@ pub(crate) fn footer(words: &Words, generated: &str, receipt: &Receipt) -> Marku
     html! {
         footer {
             p { (words.generated) (words.colon) (visible(generated)) }
-            p { (words.receipt) (words.colon) (receipt.sequence) " · " code { (receipt.head) } }
+            p { (words.receipt) (words.colon) code { (receipt) } }
         }
     }
 }
@@ -227,7 +227,7 @@ fn one(section: &Section, language: Language) -> Markup {
                 @if let Some(plot) = &section.plot {
                     (plot::figure(plot, section, words))
                     (heatmap::figure(plot, section, words))
-                    (data::cross_table(plot, section))
+                    (data::cross_table(plot, section, words))
                 }
                 (data::table(section, words))
             }
@@ -242,7 +242,7 @@ fn postprocessing(section: &Section, words: &Words) -> Markup {
         div.post {
             h3 { (words.postprocessing) }
             ol { @for label in &section.postprocessing { li {
-                p { b { (visible(&label.step)) } " " span.free title=(label.cost) { (words.free) } }
+                p { b { (words.heading(&label.step)) } " " span.free title=(label.cost) { (words.free) } }
                 p.muted { (label.effect) }
             } } }
         }

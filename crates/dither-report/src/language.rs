@@ -2,11 +2,15 @@
 //!
 //! Sentences about a post-processing step stand beside the step, in [`postprocess`](crate::postprocess).
 
+mod words;
+
 use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{NoiseKind, Window};
 use crate::format::{pretty, significant};
+
+pub(crate) use words::Words;
 
 /// The language of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -31,8 +35,8 @@ impl Language {
     /// The words of the pages.
     pub(crate) fn words(self) -> &'static Words {
         match self {
-            Self::En => &EN,
-            Self::Zh => &ZH,
+            Self::En => &words::EN,
+            Self::Zh => &words::ZH,
         }
     }
 
@@ -213,198 +217,3 @@ impl Language {
         }
     }
 }
-
-/// The words of the pages that stand alone.
-#[derive(Debug)]
-pub(crate) struct Words {
-    pub report: &'static str,
-    pub certificate: &'static str,
-    pub generated: &'static str,
-    pub receipt: &'static str,
-    pub who: &'static str,
-    pub neighbors: &'static str,
-    pub composition: &'static str,
-    pub budget: &'static str,
-    pub limit: &'static str,
-    pub earlier: &'static str,
-    pub this_report: &'static str,
-    pub remaining: &'static str,
-    pub questions: &'static str,
-    pub question: &'static str,
-    pub share: &'static str,
-    pub shares_overlap: &'static str,
-    pub expected_error: &'static str,
-    pub mechanism: &'static str,
-    pub ratio: &'static str,
-    pub keys: &'static str,
-    pub public_keys: &'static str,
-    pub threshold: &'static str,
-    pub postprocessing: &'static str,
-    pub free: &'static str,
-    pub interval: &'static str,
-    pub no_rows: &'static str,
-    pub missing: &'static str,
-    pub error_bars: &'static str,
-    pub grid_note: &'static str,
-    pub typical_error: &'static str,
-    pub not_released: &'static str,
-    pub reading: &'static str,
-    pub reading_text: &'static str,
-    pub rows: &'static str,
-    pub see_csv: &'static str,
-    pub bounds: &'static str,
-    pub column: &'static str,
-    pub range: &'static str,
-    pub step: &'static str,
-    pub no_bounds: &'static str,
-    pub events: &'static str,
-    pub event: &'static str,
-    pub guarantees: &'static str,
-    pub guarantee_text: &'static str,
-    pub accountant: &'static str,
-    pub unbounded: &'static str,
-    pub charged: &'static str,
-    pub ledger: &'static str,
-    pub head: &'static str,
-    pub entry: &'static str,
-    pub policy: &'static str,
-    pub versions: &'static str,
-    pub steward: &'static str,
-    pub date: &'static str,
-    pub signature: &'static str,
-    pub colon: &'static str,
-    pub comma: &'static str,
-    pub stop: &'static str,
-    pub semicolon: &'static str,
-}
-
-const EN: Words = Words {
-    report: "Differentially private report",
-    certificate: "Compliance certificate",
-    generated: "Made",
-    receipt: "Receipt",
-    who: "Who is protected",
-    neighbors: "What must look alike",
-    composition: "Composition",
-    budget: "Privacy budget",
-    limit: "Budget",
-    earlier: "Charged before",
-    this_report: "This report",
-    remaining: "Remaining",
-    questions: "Questions",
-    question: "Question",
-    share: "Share",
-    shares_overlap: "The shares add up to more than 100%: priced together, the questions cost less than the sum of their parts.",
-    expected_error: "Expected error",
-    mechanism: "Noise",
-    ratio: "computed from several noisy sums",
-    keys: "Groups",
-    public_keys: "public: every group is shown, empty ones too",
-    threshold: "shown only from this noisy number of units",
-    postprocessing: "Post-processing",
-    free: "free",
-    interval: "95% interval",
-    no_rows: "No group was released. Groups may exist that are too small to be shown.",
-    missing: "— means that there is no number.",
-    error_bars: "Lines show the 95% interval of the noise.",
-    grid_note: "Compare differences of colour with the interval below the scale: smaller ones may be noise.",
-    typical_error: "typical 95% interval",
-    not_released: "not released",
-    reading: "How to read this report",
-    reading_text: "Every number was changed by random noise before anybody saw it, so that nobody can tell whether one \
-        unit is in the data. An interval covers the exact bounded answer 95 times in 100; it reflects the noise \
-        alone, not sampling or errors of measurement; in a column marked (with sampling) it covers, as often, what the \
-        answer is on average over such samples. Numbers from different questions need not agree unless it is \
-        said. Post-processing reads released numbers only and so costs no privacy (Dwork and Roth 2014, Prop. 2.1).",
-    rows: "rows",
-    see_csv: "All rows are in the CSV file.",
-    bounds: "Bounds that are enforced",
-    column: "Column",
-    range: "Range",
-    step: "Step",
-    no_bounds: "No column has declared bounds.",
-    events: "What was done to the data",
-    event: "Event",
-    guarantees: "What it amounts to",
-    guarantee_text: "All events together are (ε, δ)-differentially private with each of these pairs. Every accountant \
-        gives a valid upper bound of the same loss at this δ; the smallest is the tightest.",
-    accountant: "Accountant",
-    unbounded: "no finite bound",
-    charged: "Charged",
-    ledger: "Ledger",
-    head: "Head of the chain",
-    entry: "Entry",
-    policy: "Digest of the policy",
-    versions: "Versions",
-    steward: "Steward",
-    date: "Date",
-    signature: "Signature",
-    colon: ": ",
-    comma: ", ",
-    stop: ". ",
-    semicolon: "; ",
-};
-
-const ZH: Words = Words {
-    report: "差分隐私报告",
-    certificate: "合规证书",
-    generated: "生成时间",
-    receipt: "账本凭据",
-    who: "保护对象",
-    neighbors: "相邻数据集",
-    composition: "组合方式",
-    budget: "隐私预算",
-    limit: "总预算",
-    earlier: "此前已用",
-    this_report: "本报告",
-    remaining: "剩余",
-    questions: "查询一览",
-    question: "查询",
-    share: "占比",
-    shares_overlap: "占比之和超过 100%：各查询一起计价，总开销小于各自开销之和。",
-    expected_error: "预期误差",
-    mechanism: "噪声",
-    ratio: "由多个加噪总和计算得出",
-    keys: "分组",
-    public_keys: "公开分组：全部列出，包括空组",
-    threshold: "仅列出加噪单位数不低于此值的分组",
-    postprocessing: "后处理",
-    free: "不消耗预算",
-    interval: "95% 置信区间",
-    no_rows: "没有可发布的分组。可能存在规模过小、无法公布的分组。",
-    missing: "“—”表示没有数值。",
-    error_bars: "线段表示噪声的 95% 置信区间。",
-    grid_note: "请将颜色差异与色标下方的区间对照：小于该区间的差异可能只是噪声。",
-    typical_error: "典型的 95% 置信区间",
-    not_released: "未发布",
-    reading: "如何阅读本报告",
-    reading_text: "每个数值在发布前都加入了随机噪声，任何人都无法据此判断某个隐私单元是否在数据中。置信区间以 95% 的概率覆盖\
-        截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差；标有 (with sampling) 的列则同时计入抽样误差。除非另有说明，不同查询的结果不一定相互吻合。\
-        后处理只使用已发布的数值，不消耗隐私预算（Dwork 与 Roth，2014，命题 2.1）。",
-    rows: "行",
-    see_csv: "全部数据见 CSV 文件。",
-    bounds: "强制执行的贡献上限",
-    column: "列",
-    range: "取值范围",
-    step: "步长",
-    no_bounds: "没有声明取值范围的列。",
-    events: "对数据执行的操作",
-    event: "隐私事件",
-    guarantees: "隐私保证",
-    guarantee_text: "以上全部事件合起来满足下列每一组 (ε, δ)-差分隐私。各种核算方法给出的都是同一隐私损失在该 δ 下的有效上界，最小者最紧。",
-    accountant: "核算方法",
-    unbounded: "无有限上界",
-    charged: "已用预算",
-    ledger: "账本",
-    head: "哈希链头",
-    entry: "记录",
-    policy: "策略摘要",
-    versions: "版本",
-    steward: "数据管理员",
-    date: "日期",
-    signature: "签名",
-    colon: "：",
-    comma: "，",
-    stop: "：",
-    semicolon: "；",
-};

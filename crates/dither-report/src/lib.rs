@@ -35,6 +35,6 @@ pub use document::{
     BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Loss, Noise, NoiseKind, Plot,
     PrivacyStatement, Protected, Section, Share, TableBounds, Version, Window,
 };
-pub use format::{Decimals, visible};
+pub use format::{Decimals, grouped, visible};
 pub use language::Language;
 pub use postprocess::{Consistent, Label, Step, StepError};

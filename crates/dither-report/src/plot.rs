@@ -76,7 +76,7 @@ pub(crate) fn figure(plot: &Plot, section: &Section, words: &Words) -> Markup {
     let answer = &section.answer;
     let Some(value) = value_column(answer, value.as_deref()) else { return html! {} };
     let marks = marks(answer, key.as_deref(), value);
-    let name = visible(&answer.columns[value].name);
+    let name = words.heading(&answer.columns[value].name);
     html! {
         figure {
             @if marks.len() > LANES { (columns::draw(&marks, style)) } @else { (lanes::draw(&marks, style)) }

@@ -70,7 +70,7 @@ fn document(sections: Vec<Section>, language: Language) -> Document {
         privacy: privacy(ATTACK),
         budget: BudgetLine { total: loss(2.0), charged: loss(1.0), remaining: loss(1.0) },
         sections,
-        receipt: Receipt { sequence: 1, head: "ab".into() },
+        receipt: Receipt { sequence: 1, head: "ab".repeat(32) },
         generated: ATTACK.into(),
     }
 }
@@ -204,7 +204,7 @@ fn certificate(language: Language) -> Certificate {
         total: Loss { epsilon: 4.0, delta: 1e-6 },
         charged: Loss { epsilon: 1.0, delta: 1e-7 },
         head: Receipt { sequence: 9, head: "feed".into() },
-        receipt: Receipt { sequence: 7, head: "cafe".into() },
+        receipt: Receipt { sequence: 7, head: "cafe".repeat(16) },
         policy: ATTACK.into(),
         versions: vec![],
         generated: ATTACK.into(),

@@ -29,7 +29,7 @@ pub enum Error {
     Refused {
         /// Why.
         refusal: Box<Refusal>,
-        /// The question.
+        /// The question; of a file of questions the text in which its lines have the numbers of the file.
         sql: String,
     },
     /// The ledger refused or failed.
@@ -68,6 +68,18 @@ pub enum Error {
 impl Error {
     pub(crate) fn refused(refusal: Refusal, sql: &str) -> Self {
         Self::Refused { refusal: Box::new(refusal), sql: sql.to_owned() }
+    }
+
+    /// The same error about the question of a file that begins on this line: places are those in the file.
+    pub(crate) fn in_file(self, number: usize, line: usize) -> Self {
+        let Self::Refused { mut refusal, sql } = self else { return self };
+        let above = line.saturating_sub(1);
+        refusal.message = format!("question {number}, line {line}: {}", refusal.message);
+        if let Some(place) = &mut refusal.place {
+            place.start.0 += above as u64;
+            place.end.0 += above as u64;
+        }
+        Self::Refused { refusal, sql: "\n".repeat(above) + &sql }
     }
 
     fn inner(&self) -> Option<&dyn Explain> {

@@ -55,6 +55,8 @@ pub struct Profile {
     pub receipt: Receipt,
     /// When the same profile was made first, in seconds since 1970, if it is repeated and free. Information only.
     pub first_answered: Option<i64>,
+    /// When it was charged, in seconds since 1970, if that was before, so that nothing was charged now. Information only.
+    pub first_charged: Option<i64>,
 }
 
 /// What is known of a column after a profile.
@@ -68,10 +70,13 @@ pub struct ColumnProfile {
     pub values: Estimate,
     /// How many different values there are among the rows that count.
     pub distinct: Estimate,
-    /// The least value, the quartiles and the greatest value, of numbers and dates.
+    /// The least value, the quartiles and the greatest value, of numbers and dates; `None` where they cannot be told, since
+    /// ranks are off by more than a quarter of the values.
     pub quantiles: Option<[Key; 5]>,
-    /// By how many rows the rank of each may be off, 95 times in 100.
+    /// By how many rows the rank of each may be off, 95 times in 100; `None` where nothing was asked about ranks.
     pub rank_error: Option<f64>,
+    /// Where quantiles cannot be told: about the ε of a whole profile with which they could be; `None` if there may be no values.
+    pub needed_epsilon: Option<f64>,
     /// The most frequent values with the number of their rows; `None` where they were not asked for.
     pub top: Option<Vec<(Key, Estimate)>>,
 }
@@ -116,9 +121,7 @@ impl Session {
             Ok((part.title.clone(), explanation))
         });
         let questions = explained.collect::<Result<_, Error>>()?;
-        let charged = Amounts::from(&cost);
-        let (remaining, remaining_after, _) = self.before_and_after(&[cost], None).await?;
-        Ok(ReportPreview { questions, charged, remaining, remaining_after })
+        self.previewed(questions, &plans, &cost, spec.budget.delta).await
     }
 
     /// Charges a profile as one event and answers it. The identical profile again is free.
@@ -138,7 +141,7 @@ impl Session {
         let released = self.release(&ledger, asked).await;
         let remaining = self.remaining(&ledger).await;
         ledger.close().await;
-        let (release, first_answered) = released?;
+        let crate::session::Released { release, charged: first_charged, answered: first_answered } = released?;
         let nothing = Estimate { value: None, low: None, high: None };
         let mut profile = Profile {
             table: spec.table.clone(),
@@ -150,14 +153,14 @@ impl Session {
             remaining: remaining?,
             receipt: release.receipt().clone(),
             first_answered,
+            first_charged,
         };
         let mut ends = Vec::new();
         for ((part, plan), noisy) in parts.iter().zip(&plans).zip(release.value()) {
             let answer = answer(plan, noisy).await.map_err(|refusal| Error::refused(refusal, &part.sql))?;
             let numbers = numbers(&answer);
-            // A count below zero is noise.
             let at = |index: usize| numbers.get(index).copied().unwrap_or(nothing);
-            let count = |index: usize| at(index).map(|count| count.max(0.0));
+            let count = |index: usize| not_negative(at(index));
             match &part.asks {
                 Asks::Sizes { units } => (profile.rows, profile.units) = (count(0), units.then(|| count(1))),
                 Asks::Column { name, r#type } => {
@@ -169,6 +172,7 @@ impl Session {
                         distinct: count(1),
                         quantiles: None,
                         rank_error: None,
+                        needed_epsilon: None,
                         top: None,
                     });
                 }
@@ -178,9 +182,15 @@ impl Session {
                     let error = errors.reduce(f64::max);
                     let known = profile.columns.iter_mut().zip(&mut ends);
                     for (column, ends) in known.filter(|(column, _)| column.name == *name) {
-                        *ends = Some([values[0], values[4]]);
-                        column.quantiles = Some(values.map(|value| shown(value, column.r#type)));
                         column.rank_error = error;
+                        // Noise on the ranks is in proportion to 1/ε.
+                        let off = error.unwrap_or(f64::INFINITY) / (column.values.value.unwrap_or(0.0) / 4.0);
+                        if off <= 1.0 {
+                            *ends = Some([values[0], values[4]]);
+                            column.quantiles = Some(values.map(|value| shown(value, column.r#type)));
+                        } else if off.is_finite() {
+                            column.needed_epsilon = Some(two_digits_up(off * spec.budget.epsilon.as_f64()));
+                        }
                     }
                 }
                 Asks::Keys { name, .. } => {
@@ -207,7 +217,8 @@ impl Session {
                 name: &column.name,
                 policy: table.columns.get(&column.name)?,
                 ends: *ends,
-                distinct: column.distinct.value,
+                // What may be a list of a few keys must be one in spite of the noise.
+                distinct: column.distinct.high,
                 keys: keys.as_deref(),
             })
         });
@@ -234,7 +245,23 @@ fn frequent(answer: &Answer, top: usize) -> Vec<(Key, Estimate)> {
     let size = |estimate: &Estimate| estimate.value.unwrap_or(f64::NEG_INFINITY);
     pairs.sort_by(|a, b| size(&b.1).total_cmp(&size(&a.1)));
     pairs.truncate(top);
-    pairs
+    pairs.into_iter().map(|(key, estimate)| (key, not_negative(estimate))).collect()
+}
+
+/// A count, none of which is below zero. What the noise moved there is zero, give or take as much noise.
+fn not_negative(count: Estimate) -> Estimate {
+    let (Some(value), Some(low), Some(high)) = (count.value, count.low, count.high) else { return count };
+    if value >= 0.0 {
+        return Estimate { low: Some(low.max(0.0)), ..count };
+    }
+    Estimate { value: Some(0.0), low: Some(0.0), high: Some(high - value) }
+}
+
+/// Two significant digits, rounded up.
+fn two_digits_up(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor() - 1.0);
+    // As it is written: a product with a power of ten is only near that.
+    format!("{:.1e}", (value / unit).ceil() * unit).parse().unwrap_or(value)
 }
 
 /// A quantile as a value of its column.

@@ -1,5 +1,7 @@
 //! Several questions in one file, planned together before any of them is asked.
 
+use std::ops::Range;
+
 use dither_accounting::Cost;
 use dither_core::{Delta, Epsilon, RequestId};
 use dither_query::Refusal;
@@ -10,7 +12,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::report::compose;
-use crate::session::{Amounts, Session};
+use crate::session::{Ahead, Amounts, Session};
 
 /// The most questions of a file.
 const MAX_QUESTIONS: usize = 1_000;
@@ -24,6 +26,8 @@ pub struct FileQuestion {
     pub request: Request,
     /// The error to aim at instead of an ε.
     pub target: Option<TargetError>,
+    /// The line of the file on which it begins, from 1.
+    pub line: usize,
 }
 
 /// What holds for every question of a file that says nothing else.
@@ -46,9 +50,9 @@ pub struct Defaults {
 pub struct FilePreview {
     /// The questions, in order.
     pub questions: Vec<PlannedQuestion>,
-    /// What they cost if each is asked by itself, without those that were answered before.
+    /// What they cost if each is asked by itself: each once, without those that were charged before.
     pub apart: Amounts,
-    /// What all of them would cost as one report, composed as tightly as is known.
+    /// What all different ones would cost as one report, composed as tightly as is known.
     pub together: Amounts,
     /// What is left now.
     pub remaining: Amounts,
@@ -65,7 +69,12 @@ pub struct PlannedQuestion {
     pub sql: String,
     /// What it costs and how well it will be answered.
     pub plan: Explanation,
-    /// Whether it was answered before, so that asking again is free.
+    /// The number, from 1, of the same question above it, with which it is charged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<usize>,
+    /// Whether it was charged before, so that asking again is free. It may have failed then.
+    pub charged_before: bool,
+    /// Whether it was answered before as well.
     pub answered_before: bool,
 }
 
@@ -86,16 +95,17 @@ pub struct PlannedQuestion {
 /// # Errors
 /// A file without a question, a setting that is unknown or stands twice, and values that are none.
 pub fn read_questions(text: &str, defaults: &Defaults) -> Result<Vec<FileQuestion>, Error> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let statements = split(text);
     if statements.is_empty() || statements.len() > MAX_QUESTIONS {
         let message = format!("the file has {} questions, not 1 to {MAX_QUESTIONS}", statements.len());
         return Err(Error::refused(Refusal::new(Code::Syntax, message).hint("write SELECT … ; for each"), ""));
     }
-    statements.iter().enumerate().map(|(index, statement)| read(statement, index + 1, defaults)).collect()
+    statements.into_iter().enumerate().map(|(index, part)| read(text, part, index + 1, defaults)).collect()
 }
 
-/// Cuts a text at the semicolons that are neither in quotes nor in comments.
-fn split(text: &str) -> Vec<&str> {
+/// Cuts a text at the semicolons that are neither in quotes nor in comments: the bytes of each part that asks something.
+fn split(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
     while at < bytes.len() {
@@ -105,7 +115,7 @@ fn split(text: &str) -> Vec<&str> {
             b'-' if rest.starts_with("--") => rest.find('\n').map(|end| end + 1),
             b'/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
             b';' => {
-                parts.push(&text[start..at]);
+                parts.push(start..at);
                 start = at + 1;
                 Some(1)
             }
@@ -114,13 +124,19 @@ fn split(text: &str) -> Vec<&str> {
         // What does not end goes on to the end of the text.
         at = skipped.map_or(bytes.len(), |skipped| at + skipped);
     }
-    parts.push(&text[start..]);
-    parts.into_iter().map(str::trim).filter(|part| !statement(part).is_empty()).collect()
+    parts.push(start..bytes.len());
+    parts.retain(|part| !statement(&text[part.clone()]).is_empty());
+    parts
 }
 
-/// A question without the comments in front of it.
+/// The line of a byte, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// A question without the comments in front of it, and the spaces around both.
 fn statement(part: &str) -> &str {
-    let mut rest = part.trim_start();
+    let mut rest = part.trim();
     loop {
         let end = match () {
             () if rest.starts_with("--") => rest.find('\n').map_or(rest.len(), |end| end + 1),
@@ -131,12 +147,16 @@ fn statement(part: &str) -> &str {
     }
 }
 
-fn read(part: &str, number: usize, defaults: &Defaults) -> Result<FileQuestion, Error> {
+fn read(text: &str, part: Range<usize>, number: usize, defaults: &Defaults) -> Result<FileQuestion, Error> {
+    let start = part.start;
+    let part = text[part].trim_end();
     let sql = statement(part);
+    let begin = part.len() - sql.len();
+    let line = line_of(text, start + begin);
     let refused = |message: String| {
         let hint =
             "@title, @epsilon, @delta, @target-error, @mechanism and @sampling may stand in front of it, each once";
-        Error::refused(Refusal::new(Code::Option, format!("question {number}: {message}")).hint(hint), sql)
+        Error::refused(Refusal::new(Code::Option, message).hint(hint), "").in_file(number, line)
     };
     let mut asked = FileQuestion {
         title: format!("question {number}"),
@@ -148,9 +168,10 @@ fn read(part: &str, number: usize, defaults: &Defaults) -> Result<FileQuestion, 
             sampling: defaults.sampling,
         },
         target: None,
+        line,
     };
     let mut seen: Vec<&str> = Vec::new();
-    let comments = part[..part.len() - sql.len()].lines().filter_map(|line| line.trim().strip_prefix("--"));
+    let comments = part[..begin].lines().filter_map(|line| line.trim().strip_prefix("--"));
     for setting in comments.filter_map(|comment| comment.trim().strip_prefix('@')) {
         let (name, value) = setting.split_once(char::is_whitespace).unwrap_or((setting, ""));
         let (name, value) = (name.trim_end_matches(':'), value.trim());
@@ -201,48 +222,47 @@ impl Session {
     /// # Privacy
     /// Charges nothing, reads no row of a table of people.
     pub async fn plan_file(&self, questions: &[FileQuestion]) -> Result<FilePreview, Error> {
-        let (mut planned, mut ids) = (Vec::new(), Vec::new());
-        let (mut plans, mut costs) = (Vec::<QueryPlan>::new(), Vec::<Cost>::new());
-        for FileQuestion { title, request, target } in questions {
-            let refused = |refusal| Error::refused(refusal, &request.sql);
-            let plan = self.plan_of(request, *target).await?;
-            self.rehearse(&plan, &request.sql).await?;
+        let (mut planned, mut plans) = (Vec::<PlannedQuestion>::new(), Vec::<QueryPlan>::new());
+        let mut requests: Vec<(RequestId, Cost)> = Vec::new();
+        for (index, question) in questions.iter().enumerate() {
+            let one = self.plan_one(question).await.map_err(|error| error.in_file(index + 1, question.line));
+            let (plan, cost, plan_in_words) = one?;
             let id = self.request_id(std::slice::from_ref(&plan), plan.delta);
-            // The same question twice in one file is charged once.
-            let answered = ids.contains(&id) || self.is_answered(id).await?;
-            if !answered {
-                costs.push(plan.cost().map_err(refused)?);
-            }
-            ids.push(id);
+            let same_as = requests.iter().position(|(other, _)| *other == id).map(|index| index + 1);
+            requests.push((id, cost));
             planned.push(PlannedQuestion {
-                title: title.clone(),
-                sql: request.sql.clone(),
-                plan: plan.explain(self.reference_delta()).map_err(refused)?,
-                answered_before: answered,
+                title: question.title.clone(),
+                sql: question.request.sql.clone(),
+                plan: plan_in_words,
+                same_as,
+                charged_before: false,
+                answered_before: false,
             });
-            plans.push(plan);
+            // What stands twice in a file is charged once, also as a report.
+            if same_as.is_none() {
+                plans.push(plan);
+            }
         }
         let deltas = plans.iter().map(|plan| plan.delta.attos()).fold(0_u64, u64::saturating_add);
         let delta = Delta::from_attos(deltas)?;
         let together = compose(&plans, delta).map_err(|refusal| Error::refused(refusal, ""))?;
-        let (remaining, remaining_after, _) = self.before_and_after(&costs, None).await?;
-        Ok(FilePreview {
-            questions: planned,
-            apart: Amounts::sum(&costs),
-            together: Amounts::from(&together),
-            remaining,
-            remaining_after,
-        })
+        let Ahead { remaining, remaining_after, known, costs } = self.ahead(&requests).await?;
+        for (question, known) in planned.iter_mut().zip(known) {
+            (question.charged_before, question.answered_before) = (known.charged, known.answered);
+        }
+        let (apart, together) = (Amounts::sum(&costs), Amounts::from(&together));
+        Ok(FilePreview { questions: planned, apart, together, remaining, remaining_after })
     }
-}
 
-impl Session {
-    /// Whether a request was answered, so that asking again is free.
-    async fn is_answered(&self, request: RequestId) -> Result<bool, Error> {
-        let Some(ledger) = self.existing_ledger().await? else { return Ok(false) };
-        let answered = ledger.answer_bytes(request).await;
-        ledger.close().await;
-        Ok(answered?.is_some())
+    /// The plan of one question, its price and its explanation.
+    async fn plan_one(&self, question: &FileQuestion) -> Result<(QueryPlan, Cost, Explanation), Error> {
+        let FileQuestion { request, target, .. } = question;
+        let refused = |refusal| Error::refused(refusal, &request.sql);
+        let plan = self.plan_of(request, *target).await?;
+        self.rehearse(&plan, &request.sql).await?;
+        let cost = plan.cost().map_err(refused)?;
+        let explanation = plan.explain(self.reference_delta()).map_err(refused)?;
+        Ok((plan, cost, explanation))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Reports: several questions under one budget, planned, charged and published together.
 
 mod allot;
+mod privacy;
 mod spec;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use dither_accounting::Cost;
 use dither_core::{Answer, Delta, Mechanism, PrivacyEvent};
@@ -11,18 +12,17 @@ use dither_ledger::Ledger;
 use dither_mechanisms::{KeyRule, PlanMechanism};
 use dither_query::Refusal;
 use dither_query::error::Code;
-use dither_query::explain::{Accountants, windows};
+use dither_query::explain::{Accountants, Explanation};
 use dither_query::plan::{QueryPlan, shape};
-use dither_query::policy::UnitPolicy;
 use dither_query::release::{answer, columns};
 use dither_report::{
-    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Label, Language, Loss, Noise, NoiseKind,
-    PrivacyStatement, Protected, Section, Share, Step, StepError, TableBounds, Version, Window, postprocess,
+    BudgetLine, Certificate, Document, EventLine, Guarantee, Label, Loss, Noise, NoiseKind, Protected, Section, Share,
+    Step, StepError, Version, postprocess,
 };
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::session::{Amounts, Asked, Session};
+use crate::session::{Ahead, Amounts, Asked, Known, Released, Session};
 
 use allot::allot;
 pub(crate) use allot::compose;
@@ -43,6 +43,8 @@ pub struct Published {
     pub repeated: bool,
     /// When it was published first, in seconds since 1970, if it is repeated. Information only.
     pub first_published: Option<i64>,
+    /// When it was charged, in seconds since 1970, if that was before, so that nothing was charged now. Information only.
+    pub first_charged: Option<i64>,
 }
 
 /// The plan of a report.
@@ -58,13 +60,19 @@ pub struct ReportPlan {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReportPreview {
     /// One explanation for each question.
-    pub questions: Vec<(String, dither_query::explain::Explanation)>,
+    pub questions: Vec<(String, Explanation)>,
+    /// What is protected in which tables, and what the whole costs a person who may be several units.
+    pub protected: Vec<Protected>,
     /// What the whole will be charged.
     pub charged: Amounts,
     /// What is left now.
     pub remaining: Amounts,
-    /// What is left afterwards; `None` if it does not fit.
+    /// What is left afterwards: the same if it was charged before; `None` if it does not fit.
     pub remaining_after: Option<Amounts>,
+    /// Whether it was charged before, so that asking again is free. It may have failed then.
+    pub charged_before: bool,
+    /// Whether it was answered before as well.
+    pub answered_before: bool,
 }
 
 impl Session {
@@ -130,9 +138,22 @@ impl Session {
                 Ok((question.title.clone(), explanation))
             })
             .collect::<Result<_, Error>>()?;
-        let charged = Amounts::from(&cost);
-        let (remaining, remaining_after, _) = self.before_and_after(&[cost], None).await?;
-        Ok(ReportPreview { questions, charged, remaining, remaining_after })
+        self.previewed(questions, &plans, &cost, spec.budget.delta).await
+    }
+
+    /// The explained questions of one charge with what it finds in the ledger.
+    pub(crate) async fn previewed(
+        &self,
+        questions: Vec<(String, Explanation)>,
+        plans: &[QueryPlan],
+        cost: &Cost,
+        delta: Delta,
+    ) -> Result<ReportPreview, Error> {
+        let Ahead { remaining, remaining_after, known, .. } =
+            self.ahead(&[(self.request_id(plans, delta), *cost)]).await?;
+        let Known { charged: charged_before, answered: answered_before } = known.first().copied().unwrap_or_default();
+        let (protected, charged) = (self.protected(delta, plans), Amounts::from(cost));
+        Ok(ReportPreview { questions, protected, charged, remaining, remaining_after, charged_before, answered_before })
     }
 
     /// Charges a report as one event, answers its questions, and makes the document and the certificate.
@@ -151,7 +172,7 @@ impl Session {
         let released = self.release(&ledger, asked).await;
         let (remaining, head) = (self.remaining(&ledger).await, ledger.head().await);
         ledger.close().await;
-        let (release, first_published) = released?;
+        let Released { release, charged: first_charged, answered: first_published } = released?;
         let (charged, remaining, head) = (Amounts::from(&cost), remaining?, head?);
         let mut raw: BTreeMap<String, Answer> = BTreeMap::new();
         for ((question, plan), noisy) in spec.questions.iter().zip(&plans).zip(release.value()) {
@@ -220,91 +241,7 @@ impl Session {
             generated: generated.to_owned(),
         };
         let repeated = first_published.is_some();
-        Ok(Published { document, certificate, charged, remaining, repeated, first_published })
-    }
-
-    fn privacy_statement(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> PrivacyStatement {
-        let count = spec.questions.len();
-        let composition: String = match spec.language {
-            Language::En if count == 1 => {
-                "The question is priced as one event; the smallest valid bound is charged.".into()
-            }
-            Language::En => format!(
-                "All {count} questions were fixed before anything was drawn and are priced as one event; the smallest \
-                 valid bound is charged."
-            ),
-            Language::Zh => {
-                format!("全部 {count} 个问题在抽取噪声之前就已确定，并作为一个事件整体计价，按其中最小的有效上界记账。")
-            }
-        };
-        let composition = self.owned(plans, spec.language).fold(composition, |text, owned| text + &owned);
-        PrivacyStatement { protected: self.protected(spec, plans), composition }
-    }
-
-    /// What is protected in which of the tables of people, and what all questions together cost a whole person where that
-    /// is less. Tables of one unit stand together.
-    fn protected(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> Vec<Protected> {
-        let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
-        let event = mechanism.event();
-        let mut protected: Vec<Protected> = Vec::new();
-        let names: BTreeSet<&str> = plans.iter().flat_map(|plan| plan.question.relation.tables()).collect();
-        for name in names {
-            // A public table has no root.
-            let Some(root) = self.policy().root(name) else { continue };
-            let (unit, neighbors) = (root.unit, root.neighbors);
-            match protected.iter_mut().find(|known| known.unit == unit && known.neighbors == neighbors) {
-                Some(known) => known.tables.push(name.to_owned()),
-                None => {
-                    let windows = windows(&unit, &event, spec.budget.delta).into_iter().map(|window| Window {
-                        days: window.days,
-                        units: window.periods,
-                        loss: window.epsilon.zip(window.delta).map(|(epsilon, delta)| Loss { epsilon, delta }),
-                    });
-                    let windows = windows.collect();
-                    protected.push(Protected { tables: vec![name.to_owned()], unit, neighbors, windows });
-                }
-            }
-        }
-        protected
-    }
-
-    /// Whose rows those of the tables are that are owned through keys, a sentence for each.
-    fn owned(&self, plans: &[QueryPlan], language: Language) -> impl Iterator<Item = String> {
-        let tables: BTreeSet<&str> = plans.iter().flat_map(|plan| plan.question.relation.tables()).collect();
-        let sentences: Vec<String> = tables
-            .into_iter()
-            .filter_map(|name| match &self.policy().tables.get(name)?.privacy_unit {
-                UnitPolicy::Through { column, through } => Some(match language {
-                    Language::En => {
-                        format!(" A row of `{name}` belongs to whom `{through}` belongs to, by its `{column}`.")
-                    }
-                    Language::Zh => format!("`{name}` 的每一行按其 `{column}` 归属于 `{through}` 所属的隐私单元。"),
-                }),
-                _ => None,
-            })
-            .collect();
-        sentences.into_iter()
-    }
-
-    fn table_bounds(&self, plans: &[QueryPlan]) -> Vec<TableBounds> {
-        let mut bounds: Vec<TableBounds> = Vec::new();
-        for plan in plans {
-            for name in plan.question.relation.tables() {
-                let Some(table) = self.policy().tables.get(name) else { continue };
-                if bounds.iter().any(|known| known.table == *name) {
-                    continue;
-                }
-                let columns = table.columns.iter().filter_map(|(column, policy)| {
-                    let value = policy.value_bounds()?;
-                    let step = value.lattice().step();
-                    let (lower, upper) = (value.lower() as f64 * step, value.upper() as f64 * step);
-                    Some(ColumnBounds { column: column.clone(), lower, upper, step })
-                });
-                let columns = columns.collect();
-                bounds.push(TableBounds { table: name.to_owned(), contribution: plan.bounds, columns });
-            }
-        }
-        bounds
+        Ok(Published { document, certificate, charged, remaining, repeated, first_published, first_charged })
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
 
 use dither::{Budget, Explain, Key, Policy, Profile, ProfileSpec, Session};
+use dither_query::engine::LocalEngine;
 
 /// 300 people with one row each: ages 0 to 99, three times each; costs of twice that, some missing; two cities.
 fn rows() -> String {
@@ -68,6 +69,7 @@ async fn a_profile_says_what_is_there() {
     let clinic = Clinic::new(&rows());
     let profile = clinic.session("100000").profile(&spec("100000", "1e-6")).await.unwrap();
     assert_eq!((profile.rows.value, profile.units.unwrap().value), (Some(300.0), Some(300.0)));
+    assert!(profile.columns.iter().all(|column| column.needed_epsilon.is_none()));
     let names: Vec<&str> = profile.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["age", "city", "cost", "day", "ill"]);
     let sizes =
@@ -139,7 +141,7 @@ async fn sq_07_and_sq_26_an_empty_table_has_the_same_profile_but_for_its_numbers
     for rows in [rows(), "patient,city,age,cost,day,ill\n".into(), odd] {
         let profile = Clinic::new(&rows).session("3").profile(&spec("1", "0")).await.unwrap();
         let column = |column: &dither::ColumnProfile| {
-            let ranges = column.quantiles.as_ref().map(|quantiles| quantiles.len());
+            let ranges = column.rank_error.is_some();
             let public = column.top.as_ref().map(Vec::len);
             (column.name.clone(), ranges, column.rank_error.map(f64::to_bits), public)
         };
@@ -217,4 +219,42 @@ async fn sq_31_names_of_columns_are_data_in_a_profile_as_well() {
     let profile = session.profile(&spec).await.unwrap();
     let names: Vec<&str> = profile.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["a", "group", "x\"; DROP TABLE t; --"]);
+}
+
+/// A profile of a dozen questions reads the file once, unless its rows do not fit the memory that there is; the control.
+#[tokio::test]
+async fn rows_are_read_once_where_they_fit_and_the_numbers_are_the_same() {
+    let header = "patient,city,age,cost,day,ill\n";
+    let line = |n: u32| {
+        format!(
+            "p{n},{},{},{}.5,2026-01-0{},{}\n",
+            ["Rome", "Oslo"][(n % 2) as usize],
+            n % 100,
+            n % 7,
+            1 + n % 9,
+            n % 2
+        )
+    };
+    let rows: String = (0..20_000).map(line).collect();
+    let clinic = Clinic::new(&format!("{header}{rows}"));
+    let mut seen = Vec::new();
+    for memory in [None, Some(2 << 20)] {
+        let session = clinic.session("100000");
+        let session = match memory {
+            None => session,
+            Some(bytes) => session.with_engine(Box::new(LocalEngine::with_memory(2, bytes).unwrap())),
+        };
+        let profile = session.profile(&spec("100000", "1e-6")).await.unwrap();
+        let read = session.progress().rows.load(std::sync::atomic::Ordering::Relaxed);
+        std::fs::remove_file(clinic.0.path().join("ledger.db")).unwrap();
+        let numbers: Vec<_> = profile
+            .columns
+            .iter()
+            .map(|column| (column.values, column.distinct, column.quantiles.clone(), column.top.clone()))
+            .collect();
+        seen.push((read, numbers));
+    }
+    assert_eq!(seen[0].0, 20_000);
+    assert!(seen[1].0 >= 12 * 20_000, "{}", seen[1].0);
+    assert_eq!(seen[0].1, seen[1].1);
 }

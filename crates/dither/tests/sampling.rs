@@ -86,7 +86,8 @@ async fn reports_and_files_of_questions_ask_for_it_as_well() {
         then = [{ step = \"round\", column = \"mean (with sampling)\", digits = 1 }]\n\
         [[question]]\nid = \"n\"\ntitle = \"N\"\nsql = \"SELECT COUNT(*) AS n FROM people\"\n";
     std::fs::write(&report, text).unwrap();
-    let published = session.report(&ReportSpec::load(&report).unwrap(), "now").await.unwrap();
+    let spec = ReportSpec::load(&report).unwrap();
+    let published = session.report(&spec, "now").await.unwrap();
     let columns: Vec<Vec<&str>> = published
         .document
         .sections
@@ -95,6 +96,9 @@ async fn reports_and_files_of_questions_ask_for_it_as_well() {
         .collect();
     assert_eq!(columns, [vec!["mean", "mean (with sampling)"], vec!["n"]]);
     assert!(dither_report::html::page(&published.document).contains("mean (with sampling)"));
+    let chinese = ReportSpec { language: dither_report::Language::Zh, ..spec };
+    let page = dither_report::html::page(&session.report(&chinese, "now").await.unwrap().document);
+    assert!(page.contains("mean（含抽样误差）") && !page.contains("with sampling"), "a word is left in English");
     let text = "-- @sampling\nSELECT AVG(age) FROM people; SELECT AVG(age) FROM people;";
     let defaults = Defaults { epsilon: "1".parse().ok(), ..Defaults::default() };
     let preview = session.plan_file(&read_questions(text, &defaults).unwrap()).await.unwrap();

@@ -1,6 +1,7 @@
 //! `dither cluster`: the processes of a Ballista cluster.
 
 use crate::args::ClusterCommand;
+use crate::failure::Told;
 
 /// Runs a process of a cluster until it is ended.
 #[cfg(feature = "cluster")]
@@ -14,8 +15,9 @@ pub async fn run(command: &ClusterCommand) -> anyhow::Result<()> {
                 executor_timeout: options.executor_timeout,
                 trusted_network: options.trusted_network,
             };
-            eprintln!("a scheduler on {}; ask with --engine ballista://{0}", options.bind);
-            Ok(scheduler.run().await?)
+            let bind = options.bind;
+            let ready = || crate::output::tell(&format!("a scheduler on {bind}; ask with --engine ballista://{bind}"));
+            scheduler.run_with(ready).await.map_err(told)
         }
         ClusterCommand::Executor(options) => {
             let next = options.bind.port().checked_add(1);
@@ -31,10 +33,20 @@ pub async fn run(command: &ClusterCommand) -> anyhow::Result<()> {
                 memory: options.memory.map(|bytes| bytes as u64),
                 trusted_network: options.trusted_network,
             };
-            eprintln!("an executor on {} for the scheduler on {}", options.bind, options.scheduler);
-            Ok(executor.run().await?)
+            let ready = || {
+                crate::output::tell(&format!(
+                    "an executor on {} for the scheduler on {}",
+                    options.bind, options.scheduler
+                ))
+            };
+            executor.run_with(ready).await.map_err(told)
         }
     }
+}
+
+#[cfg(feature = "cluster")]
+fn told(error: dither_ballista::ProcessError) -> anyhow::Error {
+    Told { code: error.code(), message: error.to_string(), hint: error.hint().into() }.into()
 }
 
 /// This build has no processes of a cluster.
@@ -46,8 +58,6 @@ pub async fn run(_: &ClusterCommand) -> anyhow::Result<()> {
 /// What to do about a build without them.
 #[cfg(not(feature = "cluster"))]
 pub fn absent<T>() -> anyhow::Result<T> {
-    anyhow::bail!(
-        "this build knows no Ballista cluster; build one that does: \
-         cargo install --path crates/dither-cli --features cluster --locked"
-    )
+    let hint = "build one that does: cargo install --path crates/dither-cli --features cluster --locked";
+    Err(Told { code: "no-cluster", message: "this build knows no Ballista cluster".into(), hint: hint.into() }.into())
 }

@@ -2,36 +2,50 @@
 
 use std::fmt::Write;
 
-use anyhow::Context;
 use dither::{Amounts, Ledger, Receipt, Session};
-use dither_ledger::{Entry, Record};
+use dither_core::PrivacyEvent;
+use dither_ledger::{ChargeRecord, Entry, Record};
 
 use crate::args::{Amend, Ledger as Command, LedgerCommand, Verify};
 use crate::output;
 
+/// How many characters of a question are shown.
+const LABEL: usize = 200;
+
 /// Shows, verifies, exports or amends a ledger.
 pub async fn run(command: &Command) -> anyhow::Result<()> {
-    let path = match &command.command {
-        LedgerCommand::Show(path) | LedgerCommand::Export(path) => path,
-        LedgerCommand::Verify(command) => &command.path,
-        LedgerCommand::Amend(command) => &command.path,
+    let (policy, file) = match &command.command {
+        LedgerCommand::Show(path) | LedgerCommand::Export(path) => (path.policy.as_ref(), path.ledger.as_ref()),
+        LedgerCommand::Verify(command) => (command.path.policy.as_ref(), command.path.ledger.as_ref()),
+        LedgerCommand::Amend(command) => (Some(&command.policy), None),
     };
-    let session = Session::open(&path.policy)?;
-    let Some(ledger) = session.existing_ledger().await? else {
-        let nothing = "there is no ledger yet: nothing was ever charged";
-        anyhow::ensure!(matches!(command.command, LedgerCommand::Show(_)), nothing);
-        let (dataset, limit) = (&session.policy().dataset, session.policy().budget.limit());
-        let text = format!("{nothing}\nlimit of `{dataset}`: ε {}, δ {}\n", limit.epsilon, limit.delta);
-        return output::write(None, text.as_bytes());
+    let session = policy.map(Session::open).transpose()?;
+    let ledger = match (&session, file) {
+        (Some(session), _) => session.existing_ledger().await?,
+        (None, Some(file)) => Some(Ledger::open_existing(file).await.map_err(dither::Error::from)?),
+        (None, None) => anyhow::bail!("name a policy or a ledger"),
     };
-    let text = match &command.command {
-        LedgerCommand::Show(_) => show(&ledger).await,
-        LedgerCommand::Verify(command) => verify(&ledger, command).await,
-        LedgerCommand::Export(_) => export(&ledger).await,
-        LedgerCommand::Amend(command) => amend(&session, &ledger, command).await,
+    let Some(ledger) = ledger else {
+        return nothing(session.as_ref().filter(|_| matches!(command.command, LedgerCommand::Show(_))));
+    };
+    let text = match (&command.command, &session) {
+        (LedgerCommand::Show(_), _) => show(&ledger).await,
+        (LedgerCommand::Verify(command), _) => verify(&ledger, command).await,
+        (LedgerCommand::Export(_), _) => export(&ledger).await,
+        (LedgerCommand::Amend(command), Some(session)) => amend(session, &ledger, command).await,
+        (LedgerCommand::Amend(_), None) => Err(anyhow::anyhow!("name the policy whose limits are set")),
     };
     ledger.close().await;
     output::write(None, text?.as_bytes())
+}
+
+/// What is shown of a ledger that is not there yet: the limit of the policy, where that was asked for.
+fn nothing(shown: Option<&Session>) -> anyhow::Result<()> {
+    let nothing = "there is no ledger yet: nothing was ever charged";
+    let Some(session) = shown else { anyhow::bail!(nothing) };
+    let (dataset, limit) = (&session.policy().dataset, session.policy().budget.limit());
+    let text = format!("{nothing}\nlimit of `{dataset}`: ε {}, δ {}\n", limit.epsilon, limit.delta);
+    output::write(None, text.as_bytes())
 }
 
 async fn export(ledger: &Ledger) -> anyhow::Result<String> {
@@ -58,7 +72,7 @@ async fn show(ledger: &Ledger) -> anyhow::Result<String> {
         page.iter().for_each(|entry| text += &(line(entry) + "\n"));
     }
     let head = ledger.head().await.map_err(dither::Error::from)?;
-    let _ = writeln!(text, "\nhead {}:{}", head.sequence, head.head);
+    let _ = writeln!(text, "\nhead {head}");
     text +=
         "keep the head elsewhere: with it, `dither ledger verify --receipt` detects a ledger that was rolled back\n";
     Ok(text)
@@ -76,8 +90,8 @@ fn line(entry: &Entry) -> String {
             format!("amend    {} ε {}, δ {} by {names}", limit.path, budget.epsilon, budget.delta)
         }
         Record::Charge(charge) => {
-            let label: String = charge.label.split_whitespace().collect::<Vec<_>>().join(" ");
-            format!("charge   {} {} · {label}", charge.scope, output::amounts(&Amounts::from(&charge.cost)))
+            let cost = output::amounts(&Amounts::from(&charge.cost));
+            format!("charge   {} {cost} · {}", charge.scope, what(charge))
         }
         Record::Key { key, .. } => format!("key      {key}"),
         Record::Release { charge, .. } => format!("release  answers charge {charge}"),
@@ -88,19 +102,24 @@ fn line(entry: &Entry) -> String {
     format!("{:>5}  {time}  {what}", entry.sequence)
 }
 
-async fn verify(ledger: &Ledger, command: &Verify) -> anyhow::Result<String> {
-    let seen = command.receipt.as_deref().map(receipt).transpose()?;
-    let verified = ledger.verify(seen.as_ref()).await.map_err(dither::Error::from)?;
-    let (charges, answers, head) = (verified.charges, verified.answers, verified.head);
-    Ok(format!("the chain holds: {charges} charges, {answers} answers\nhead {}:{}\n", head.sequence, head.head))
+/// What was charged, on one line and not much longer; of a training run, whose label is its whole plan, how long it is. An
+/// export has all of it.
+fn what(charge: &ChargeRecord) -> String {
+    if let (PrivacyEvent::SampledGaussian { steps, .. }, true) = (&charge.event, charge.label.starts_with("train ")) {
+        return format!("train: {steps} steps");
+    }
+    let words = charge.label.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(LABEL) {
+        Some((end, _)) => format!("{} …", &words[..end]),
+        None => words,
+    }
 }
 
-fn receipt(text: &str) -> anyhow::Result<Receipt> {
-    let form = "a receipt is NUMBER:HASH with all 64 digits of the hash";
-    let (sequence, head) = text.trim().split_once(':').context(form)?;
-    let head = head.to_ascii_lowercase();
-    anyhow::ensure!(head.len() == 64 && head.chars().all(|c| c.is_ascii_hexdigit()), form);
-    Ok(Receipt { sequence: sequence.parse().context(form)?, head })
+async fn verify(ledger: &Ledger, command: &Verify) -> anyhow::Result<String> {
+    let seen = command.receipt.as_deref().map(str::parse::<Receipt>).transpose()?;
+    let verified = ledger.verify(seen.as_ref()).await.map_err(dither::Error::from)?;
+    let (charges, answers, head) = (verified.charges, verified.answers, verified.head);
+    Ok(format!("the chain holds: {charges} charges, {answers} answers\nhead {head}\n"))
 }
 
 async fn amend(session: &Session, ledger: &Ledger, command: &Amend) -> anyhow::Result<String> {

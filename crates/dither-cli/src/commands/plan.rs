@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use anyhow::Context;
-use dither::{Defaults, Explanation, FilePreview, Preview, Session, Window};
-use dither_report::visible;
+use dither::{Defaults, Explanation, FilePreview, Preview, ReportPreview, Session};
+use dither_report::{Window, visible};
 
 use crate::args::Plan;
 use crate::commands::{elsewhere, session};
@@ -51,13 +51,19 @@ fn describe_all(preview: &FilePreview) -> String {
     let mut text = String::new();
     for question in &preview.questions {
         let cost = dither::Amounts { epsilon: question.plan.epsilon, delta: question.plan.delta };
-        let free = if question.answered_before { ", free: it was answered before" } else { "" };
+        let free = match (question.same_as, question.charged_before) {
+            (_, true) if question.answered_before => ", free: it was answered before".into(),
+            (_, true) => ", free: it was charged before and had no answer".into(),
+            (Some(number), false) => format!(", free: it is question {number} again"),
+            (None, false) => String::new(),
+        };
         let _ = writeln!(text, "# {}\n{}", visible(&question.title), explain(&question.plan));
         let _ = writeln!(text, "cost       {}{free}\n", output::amounts(&cost));
     }
-    let count = preview.questions.len();
-    let _ = writeln!(text, "all {count}, asked one by one    {}", output::amounts(&preview.apart));
-    let _ = writeln!(text, "all {count}, as one report       {}", output::amounts(&preview.together));
+    let count = preview.questions.iter().filter(|question| question.same_as.is_none()).count();
+    let different = if count < preview.questions.len() { " different" } else { "" };
+    let _ = writeln!(text, "all {count}{different}, asked one by one    {}", output::amounts(&preview.apart));
+    let _ = writeln!(text, "all {count}{different}, as one report       {}", output::amounts(&preview.together));
     let _ = writeln!(text, "left now   {}", output::amounts(&preview.remaining));
     let _ = match &preview.remaining_after {
         Some(after) => writeln!(text, "left then  {} if they are asked one by one", output::amounts(after)),
@@ -71,12 +77,23 @@ fn describe(preview: &Preview) -> String {
     let cost = dither::Amounts { epsilon: preview.plan.epsilon, delta: preview.plan.delta };
     let _ = writeln!(text, "\ncost       {}", output::amounts(&cost));
     let _ = writeln!(text, "left now   {}", output::amounts(&preview.remaining));
-    let _ = match (&preview.remaining_after, preview.answered_before) {
-        (_, true) => writeln!(text, "left then  the same: this was answered before and is free"),
-        (Some(after), _) => writeln!(text, "left then  {}", output::amounts(after)),
-        (None, _) => writeln!(text, "left then  it does not fit and would be refused"),
-    };
-    text
+    let (charged, answered) = (preview.charged_before, preview.answered_before);
+    text + &output::left_then(preview.remaining_after.as_ref(), charged, answered, "answered")
+}
+
+/// The end of the plan of several questions that are charged as one: what they cost together, whom, and what is left then.
+pub fn total(preview: &ReportPreview, what: &str, done: &str) -> String {
+    let mut text = format!("the whole {what} costs {}\n", output::amounts(&preview.charged));
+    for protected in &preview.protected {
+        for window in &protected.windows {
+            let Window { days, units: periods, loss } = window;
+            let (epsilon, delta) = (loss.map(|loss| loss.epsilon), loss.map(|loss| loss.delta));
+            let _ = writeln!(text, "a person   {}", person(*days, *periods, epsilon, delta));
+        }
+    }
+    let _ = writeln!(text, "left now   {}", output::amounts(&preview.remaining));
+    let (charged, answered) = (preview.charged_before, preview.answered_before);
+    text + &output::left_then(preview.remaining_after.as_ref(), charged, answered, done)
 }
 
 /// A plan for people, without what is left.
@@ -116,7 +133,7 @@ pub fn explain(plan: &Explanation) -> String {
     }
     let _ = writeln!(text, "\nprotects   {}", plan.protects);
     for window in &plan.windows {
-        let _ = writeln!(text, "a person   {}", person(window));
+        let _ = writeln!(text, "a person   {}", person(window.days, window.periods, window.epsilon, window.delta));
     }
     let _ = writeln!(text, "groups     {}", plan.keys);
     let accountants = &plan.accountants;
@@ -127,9 +144,8 @@ pub fn explain(plan: &Explanation) -> String {
 }
 
 /// What a plan says of a whole person whose rows lie within some days.
-fn person(window: &Window) -> String {
-    let Window { days, periods, .. } = window;
-    let loss = match (window.epsilon, window.delta) {
+fn person(days: u32, periods: u32, epsilon: Option<f64>, delta: Option<f64>) -> String {
+    let loss = match (epsilon, delta) {
         (Some(epsilon), Some(delta)) => {
             let delta = if delta == 0.0 { String::new() } else { format!(", δ {:.1e}", up(delta, 2)) };
             format!("ε {}{delta}", number(up(epsilon, 5)))

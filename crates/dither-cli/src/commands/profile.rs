@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use dither::{Budget, ColumnProfile, Delta, Estimate, Key, Profile, ProfileSpec, ReportPreview};
-use dither_report::{Decimals, visible};
+use dither_report::{Decimals, grouped, visible};
 
 use crate::args;
 use crate::commands::{placed, plan, session};
@@ -20,7 +20,9 @@ pub async fn run(command: &args::Profile) -> anyhow::Result<()> {
         top: command.top,
     };
     if command.plan {
-        return output::write(None, planned(&session.preview_profile(&spec).await?).as_bytes());
+        let preview = session.preview_profile(&spec).await?;
+        let rows = session.policy().tables.get(&command.table).and_then(|table| table.public.rows);
+        return output::write(None, planned(&preview, rows).as_bytes());
     }
     let profile = progress::shown(session.progress(), session.profile(&spec)).await?;
     let text = match command.json {
@@ -31,7 +33,7 @@ pub async fn run(command: &args::Profile) -> anyhow::Result<()> {
 }
 
 /// Each part with its share and what it will be worth.
-fn planned(preview: &ReportPreview) -> String {
+fn planned(preview: &ReportPreview, rows: Option<u64>) -> String {
     let mut text = String::new();
     for (title, explanation) in &preview.questions {
         let share = plan::number(explanation.epsilon);
@@ -43,7 +45,12 @@ fn planned(preview: &ReportPreview) -> String {
         errors.dedup();
         // Of several quantiles the one that is hardest to choose.
         let ranks = explanation.outputs.iter().filter_map(|output| output.rank_error).reduce(f64::max);
-        errors.extend(ranks.map(|rows| format!("± {} rows of rank", plan::number(rows.ceil()))));
+        errors.extend(ranks.map(|off| {
+            let little = rows.is_some_and(|rows| off > rows as f64 / 4.0);
+            let words =
+                if little { ", too many to tell range and quartiles: use a larger ε or fewer --columns" } else { "" };
+            format!("± {} rows of rank{words}", plan::number(off.ceil()))
+        }));
         let _ = writeln!(text, "  expected  {} in 95 of 100 cases", errors.join(", "));
         if explanation.keys != "no groups" {
             let _ = writeln!(text, "  groups    {}", explanation.keys);
@@ -52,13 +59,7 @@ fn planned(preview: &ReportPreview) -> String {
     if let Some((_, first)) = preview.questions.first() {
         let _ = writeln!(text, "\nprotects   {}", first.protects);
     }
-    let _ = writeln!(text, "the whole profile costs {}", output::amounts(&preview.charged));
-    let _ = writeln!(text, "left now   {}", output::amounts(&preview.remaining));
-    let _ = match &preview.remaining_after {
-        Some(after) => writeln!(text, "left then  {}", output::amounts(after)),
-        None => writeln!(text, "left then  it does not fit and would be refused, unless it was made before"),
-    };
-    text
+    text + &plan::total(preview, "profile", "made")
 }
 
 fn describe(profile: &Profile, no_delta: bool) -> String {
@@ -76,9 +77,9 @@ fn describe(profile: &Profile, no_delta: bool) -> String {
     }
     let _ = write!(text, "\n# A part of a policy that suits this. Bounds are rounded outwards; edit them freely.\n");
     text += &profile.suggestion;
-    let charged = output::charge(&profile.charged, "made", profile.first_answered);
-    let receipt = format!("{}:{}", profile.receipt.sequence, profile.receipt.head);
-    let _ = writeln!(text, "\n{charged} · left {} · receipt {receipt}", output::amounts(&profile.remaining));
+    let charged = output::charge(&profile.charged, "made", profile.first_answered, profile.first_charged);
+    let (left, receipt) = (output::amounts(&profile.remaining), &profile.receipt);
+    let _ = writeln!(text, "\n{charged} · left {left} · receipt {receipt}");
     text
 }
 
@@ -90,6 +91,15 @@ fn described(column: &ColumnProfile) -> String {
         let rows = column.rank_error.map_or(String::new(), |rows| format!(" (ranks ± {})", plan::number(rows.ceil())));
         let _ = writeln!(text, "  range      {least} to {greatest}");
         let _ = writeln!(text, "  quartiles  {first}, {median}, {third}{rows}");
+    } else if let Some(rows) = column.rank_error {
+        let rows = grouped(&plan::number(rows.ceil()));
+        let enough = column.needed_epsilon.map_or(String::new(), |epsilon| {
+            format!(
+                "\n             about ε {} for the whole profile would do, or fewer --columns",
+                plan::number(epsilon)
+            )
+        });
+        let _ = writeln!(text, "  quartiles  cannot be told at this ε: ranks are off by {rows} rows{enough}");
     }
     if let Some(top) = &column.top {
         let frequent = top.iter().map(|(key, count)| format!("{} {}", shown(key), estimate(*count)));

@@ -9,7 +9,8 @@ use crate::{output, progress};
 
 /// Asks a question.
 pub async fn run(command: &Query) -> anyhow::Result<()> {
-    if command.format == Format::Parquet && command.out.is_none() {
+    let format = if command.json { Format::Json } else { command.format };
+    if format == Format::Parquet && command.out.is_none() {
         anyhow::bail!("parquet is written to a file: add --out answer.parquet");
     }
     let session = placed(session(&command.ask.terms.policy, command.ask.terms.scope.as_deref())?, &command.place)?;
@@ -19,7 +20,7 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     let work = session.query_with(&request, command.ask.terms.target_error, command.key.clone());
     let answered = progress::shown(session.progress(), work).await?;
     let out = command.out.as_deref();
-    match command.format {
+    match format {
         Format::Table => {
             let empty = match answered.answer.rows.is_empty() {
                 true => "no row: no group reached the threshold, none passed HAVING, or OFFSET skipped all\n",
@@ -33,21 +34,21 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
             let mut bytes = Vec::new();
             dither::write_csv(&answered.answer, &mut bytes)?;
             output::write(out, &bytes)?;
-            eprintln!("{}{}", bounds(&answered), summary(&answered));
+            output::tell(&format!("{}{}", bounds(&answered), summary(&answered)));
             Ok(())
         }
         Format::Json => output::write(out, format!("{}\n", contract(&answered)).as_bytes()),
         Format::Parquet => {
             output::write(out, &dither_query::export::parquet(&answered.answer)?)?;
-            eprintln!("{}{}", bounds(&answered), summary(&answered));
+            output::tell(&format!("{}{}", bounds(&answered), summary(&answered)));
             Ok(())
         }
     }
 }
 
 fn summary(answered: &Answered) -> String {
-    let charged = output::charge(&answered.charged, "answered", answered.first_answered);
-    format!("{charged} · left {} · receipt {}", output::amounts(&answered.remaining), receipt(answered))
+    let charged = output::charge(&answered.charged, "answered", answered.first_answered, answered.first_charged);
+    format!("{charged} · left {} · receipt {}", output::amounts(&answered.remaining), answered.receipt)
 }
 
 /// The bounds that were found, a line for each column.
@@ -61,17 +62,13 @@ fn bounds(answered: &Answered) -> String {
     answered.bounds.iter().map(line).collect()
 }
 
-fn receipt(answered: &Answered) -> String {
-    format!("{}:{}", answered.receipt.sequence, answered.receipt.head)
-}
-
 /// The stable JSON contract of docs/json.md.
 fn contract(answered: &Answered) -> String {
     let mut object = json!({
         "rows": rows_json(&answered.answer),
         "charged": answered.charged,
         "remaining": answered.remaining,
-        "receipt": receipt(answered),
+        "receipt": answered.receipt,
     });
     if !answered.bounds.is_empty() {
         object["bounds"] = json!(answered.bounds);

@@ -27,12 +27,7 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
         for (title, explanation) in &preview.questions {
             text += &format!("# {title}\n{}\n", plan::explain(explanation));
         }
-        text += &format!("the whole report costs {}\n", output::amounts(&preview.charged));
-        text += &format!("left now   {}\n", output::amounts(&preview.remaining));
-        text += &match &preview.remaining_after {
-            Some(after) => format!("left then  {}\n", output::amounts(after)),
-            None => "left then  it does not fit and would be refused, unless it was published before\n".into(),
-        };
+        text += &plan::total(&preview, "report", "published");
         return output::write(None, text.as_bytes());
     }
     let beside = command.file.parent().unwrap_or(Path::new(".")).join("out");
@@ -56,8 +51,9 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
             let _ = writeln!(text, "… and {more} rows more in {}.csv\n", section.id);
         }
     }
-    let charged = output::charge(&published.charged, "published", published.first_published);
-    let _ = writeln!(text, "{charged} · left {}", output::amounts(&published.remaining));
+    let charged = output::charge(&published.charged, "published", published.first_published, published.first_charged);
+    let (left, receipt) = (output::amounts(&published.remaining), &published.document.receipt);
+    let _ = writeln!(text, "{charged} · left {left} · receipt {receipt}");
     let (page, certificate) = (out.join("report.html"), out.join("certificate.html"));
     let _ = writeln!(text, "wrote {} and {}", page.display(), certificate.display());
     output::write(None, text.as_bytes())

@@ -75,12 +75,11 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
         )
     });
     let text = format!(
-        "{accuracy}{charged} ε {} δ {:e} · {} steps · receipt {}:{}\nwritten to {}\n",
+        "{accuracy}{charged} ε {} δ {:e} · {} steps · receipt {}\nwritten to {}\n",
         rounded_up(price.best),
         session.plan().delta().as_f64(),
         trained.finished.executed,
-        trained.receipt.sequence,
-        trained.receipt.head,
+        trained.receipt,
         session.folder().display(),
     );
     output::write(None, text.as_bytes())

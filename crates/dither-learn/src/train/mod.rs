@@ -14,6 +14,7 @@ pub mod data;
 pub mod error;
 pub mod evaluation;
 pub mod folder;
+pub mod guarded;
 pub mod job;
 pub mod key;
 pub mod linear;

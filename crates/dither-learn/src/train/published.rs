@@ -4,7 +4,6 @@
 //! The format and what it means are those of the `tokenizers` library of Hugging Face, which does the work.
 
 use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -13,6 +12,7 @@ use tokenizers::{PostProcessor, Tokenizer};
 
 use crate::nn::Gguf;
 use crate::train::error::TrainError;
+use crate::train::guarded::guarded;
 use crate::train::key::unusable;
 use crate::train::lines::open;
 
@@ -72,11 +72,11 @@ impl Published {
     /// A function of the text alone, for every text: what the library fails or panics on has no tokens.
     pub fn of(&self, text: &str) -> Vec<u32> {
         let text = &text[..text.floor_char_boundary(self.length * BYTES_PER_TOKEN)];
-        let ids = catch_unwind(AssertUnwindSafe(|| {
+        let ids = guarded(|| {
             let encoding = self.tokenizer.encode_fast(text, true).ok()?;
             Some(encoding.get_ids().to_vec())
-        }));
-        let mut ids = ids.ok().flatten().unwrap_or_default();
+        });
+        let mut ids = ids.flatten().unwrap_or_default();
         ids.truncate(self.length);
         ids
     }

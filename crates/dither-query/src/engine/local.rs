@@ -1,5 +1,6 @@
 //! The engine in this process.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
@@ -7,10 +8,10 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 
-use super::{Counted, Counting, Engine, EngineError, portable};
+use super::{Counted, Counting, Engine, EngineError, Holding, held, portable};
 use crate::bound::Bounding;
 use crate::operator;
-use crate::source::Tables;
+use crate::source::{Table, Tables};
 
 /// DataFusion in this process.
 #[derive(Clone)]
@@ -100,5 +101,9 @@ impl Engine for LocalEngine {
             }
             Ok(counted?)
         })
+    }
+
+    fn hold<'a>(&'a self, table: &'a Table, columns: &'a BTreeSet<String>) -> Holding<'a> {
+        Box::pin(held::read(&self.context, table, columns))
     }
 }

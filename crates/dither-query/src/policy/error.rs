@@ -7,14 +7,15 @@ use dither_core::{Audience, Delta, Epsilon, Explain, Key};
 
 use super::ColumnType;
 use super::keys::{MAX_KEYS, grouped};
-use crate::source::SourceError;
+use super::nearest;
+use crate::source::{SourceError, unreadable};
 
 /// Why a policy was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// The file could not be read.
-    #[error("the policy {path} cannot be read")]
+    #[error("the policy {path} {}", unreadable(source.kind()))]
     Read {
         /// The file.
         path: PathBuf,
@@ -82,11 +83,10 @@ impl Explain for PolicyError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Read { .. } => Some("check that the file exists and is UTF-8 text".into()),
-            Self::Syntax { message, .. } if message.ends_with("one character in quotes") => {
-                Some("write one ASCII character such as \";\", or leave the key out".into())
+            Self::Read { .. } => {
+                Some("check the path, and that the file is UTF-8 text; `dither init` starts a policy".into())
             }
-            Self::Syntax { .. } => None,
+            Self::Syntax { message, .. } => instead_of(message),
             Self::UnknownKey { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
             Self::UnknownKey { expected, .. } => Some(format!("one of {} may stand here", expected.join(", "))),
             Self::MissingKey { key, .. } => Some(format!("add `{key} = …`")),
@@ -99,6 +99,30 @@ impl Explain for PolicyError {
     fn audience(&self) -> Audience {
         Audience::Operator
     }
+}
+
+/// What to write instead of a value of which the reader of TOML says this.
+fn instead_of(message: &str) -> Option<String> {
+    let (found, expected) = message.rsplit_once("expected ").unwrap_or((message, ""));
+    if let Some((word, _)) = found.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`')) {
+        let known: Vec<String> = expected.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        return Some(match nearest(word, &known) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => format!("write one of \"{}\"", known.join("\", \"")),
+        });
+    }
+    Some(match expected {
+        "one character in quotes" => "write one ASCII character such as \";\", or leave the key out".into(),
+        "true or false" => "write true or false, without quotes".into(),
+        "a string" => "write it in quotes".into(),
+        number if number.starts_with("a number") || number.starts_with("a whole number") => {
+            "write digits such as 5 or 0.5, without quotes".into()
+        }
+        _ if message.contains("`per`") => {
+            "write { column = \"patient\", per = \"week\", time = \"admitted\" }, or none of `per` and `time`".into()
+        }
+        _ => return None,
+    })
 }
 
 /// What is wrong with one value of a policy; reads as the rest of a sentence that begins with its name.

@@ -20,7 +20,7 @@ pub struct Released<'a> {
     pub policy: &'a ColumnPolicy,
     /// The least and the greatest value, roughly; days since 1970 for dates and moments.
     pub ends: Option<[f64; 2]>,
-    /// About how many different values there are.
+    /// How many different values there may be at most.
     pub distinct: Option<f64>,
     /// Values that were released, the most frequent first.
     pub keys: Option<&'a [Key]>,

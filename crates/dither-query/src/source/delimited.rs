@@ -81,12 +81,19 @@ struct Column {
 
 /// A text file as a table.
 #[derive(Debug)]
-struct Delimited {
+pub(super) struct Delimited {
     schema: SchemaRef,
     columns: Vec<Column>,
     csv: CsvPolicy,
     path: PathBuf,
     progress: Arc<Progress>,
+}
+
+impl Delimited {
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl TableProvider for Delimited {

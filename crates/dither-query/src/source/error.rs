@@ -1,5 +1,6 @@
 //! Why a table could not be opened or read.
 
+use std::io;
 use std::path::PathBuf;
 
 use datafusion::error::DataFusionError;
@@ -22,7 +23,7 @@ pub enum SourceError {
         path: PathBuf,
     },
     /// The file cannot be opened, or its header or schema cannot be read.
-    #[error("{path} cannot be opened")]
+    #[error("{path} {}", why(&**source))]
     Open {
         /// The path.
         path: PathBuf,
@@ -128,6 +129,26 @@ pub enum SourceError {
         #[from]
         source: DataFusionError,
     },
+}
+
+/// Why a file cannot be opened, as the rest of a sentence that begins with its name.
+fn why(source: &(dyn std::error::Error + 'static)) -> &'static str {
+    match source.downcast_ref::<io::Error>() {
+        Some(error) => unreadable(error.kind()),
+        None => "cannot be opened: it is damaged, or of another kind than its name says",
+    }
+}
+
+/// The same, of what the system says.
+pub(crate) fn unreadable(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "is not there",
+        io::ErrorKind::PermissionDenied => "may not be read by this user",
+        io::ErrorKind::IsADirectory => "is a folder",
+        io::ErrorKind::InvalidData => "is not UTF-8 text",
+        io::ErrorKind::FileTooLarge => "is too large",
+        _ => "cannot be opened",
+    }
 }
 
 impl Explain for SourceError {

@@ -39,6 +39,7 @@ use crate::policy::{ColumnPolicy, ColumnType, TablePolicy};
 
 pub(crate) use cell::moment;
 pub use database::{DatabaseRelation, relation_of};
+pub(crate) use error::unreadable;
 pub use error::{ReadError, SourceError};
 pub use text::{text_columns, text_rows};
 
@@ -96,6 +97,11 @@ pub fn is_parquet(source: &Path) -> bool {
 /// The files that a source stands for, if they can be listed: itself, or those of a folder.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
     parquet::files(path).unwrap_or_else(|_| vec![path.to_owned()])
+}
+
+/// The file of a table that is read from text, and so at a cost that grows with each reading.
+pub(crate) fn text_file(table: &dyn std::any::Any) -> Option<&Path> {
+    table.downcast_ref::<delimited::Delimited>().map(delimited::Delimited::path)
 }
 
 /// The Arrow type of a declared type.

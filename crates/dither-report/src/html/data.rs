@@ -27,7 +27,7 @@ pub(super) fn table(section: &Section, words: &Words) -> Markup {
                     @for column in &answer.columns { @match column.role {
                         Role::Key => { th scope="col" { bdi { (visible(&column.name)) } } },
                         Role::Value => {
-                            th.num scope="col" { bdi { (visible(&column.name)) } }
+                            th.num scope="col" { bdi { (words.heading(&column.name)) } }
                             td {}
                             th.interval scope="col" { (words.interval) }
                         },
@@ -74,7 +74,7 @@ fn key(answer: &Answer, row: usize, column: usize) -> String {
 }
 
 /// Two keys as rows and columns; other keys stand beside the rows.
-pub(super) fn cross_table(plot: &Plot, section: &Section) -> Markup {
+pub(super) fn cross_table(plot: &Plot, section: &Section, words: &Words) -> Markup {
     let Plot::Table { rows, columns, value } = plot else { return html! {} };
     let answer = &section.answer;
     let find = |name: &str| answer.columns.iter().position(|column| column.name == name && column.role == Role::Key);
@@ -106,7 +106,7 @@ pub(super) fn cross_table(plot: &Plot, section: &Section) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(visible(&section.title)) {
             table.cross {
-                caption { bdi { (visible(&answer.columns[value].name)) } }
+                caption { bdi { (words.heading(&answer.columns[value].name)) } }
                 thead { tr {
                     th scope="col" { bdi { (visible(rows)) } " \\ " bdi { (visible(columns)) } }
                     @for head in &heads { th.num scope="col" { bdi { (head) } } }

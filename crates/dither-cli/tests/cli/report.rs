@@ -1,0 +1,150 @@
+//! `dither report`.
+
+use std::fs;
+
+use crate::{Clinic, stderr, stdout};
+
+#[test]
+fn a_report_is_written_once_and_repeated_for_free() {
+    let clinic = Clinic::with("");
+    clinic.write(
+        "report.toml",
+        r#"
+        policy = "policy.toml"
+        title = "Clinic <b>"
+        budget = { epsilon = 0.6, delta = 0 }
+        [[question]]
+        id = "n"
+        title = "Visits"
+        sql = "SELECT COUNT(*) AS n FROM visits"
+        [[question]]
+        id = "wards"
+        title = "By ward"
+        sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+        weight = 2
+        then = [{ step = "sum-to-total", column = "n", total = { section = "n", column = "n" } }]
+        plot = { kind = "bars" }
+        "#,
+    );
+    let first = clinic.run(&["report", "report.toml"]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    let page = fs::read_to_string(clinic.path("out/report.html")).unwrap();
+    assert!(page.contains("Clinic &lt;b&gt;") && page.contains("<svg"), "sv_07");
+    let csv = fs::read(clinic.path("out/wards.csv")).unwrap();
+    let again = clinic.run(&["report", "report.toml"]);
+    assert!(stdout(&again).contains("charged nothing"), "{}", stdout(&again));
+    assert_eq!(fs::read(clinic.path("out/wards.csv")).unwrap(), csv);
+    let certificate = fs::read_to_string(clinic.path("out/certificate.json")).unwrap();
+    assert!(certificate.contains("\"head\""));
+    clinic.write("report.toml", "policy = \"policy.toml\"\ntitel = 'x'");
+    assert!(!clinic.run(&["report", "report.toml"]).status.success());
+}
+
+#[test]
+fn the_wards_of_a_consistent_report_add_up_to_its_total() {
+    let clinic = Clinic::with("");
+    let report = |sections: &str| {
+        let text = r#"
+        policy = "policy.toml"
+        title = "Clinic"
+        budget = { epsilon = 0.6, delta = 0 }
+        [[question]]
+        id = "all"
+        title = "Visits"
+        sql = "SELECT COUNT(*) AS n FROM visits"
+        [[question]]
+        id = "wards"
+        title = "By ward"
+        sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+        [[consistent]]
+        column = "n"
+        sections = "#;
+        clinic.write("report.toml", &format!("{text}{sections}\n"));
+        clinic.run(&["report", "report.toml"])
+    };
+    // What is wrong is said before anything is charged.
+    for sections in [r#"["all", "ward"]"#, r#"["all"]"#] {
+        let refused = report(sections);
+        assert!(!refused.status.success() && !clinic.path("ledger.db").exists(), "{}", stdout(&refused));
+    }
+    let published = report(r#"["all", "wards"]"#);
+    assert!(published.status.success(), "{}", stderr(&published));
+    let written = fs::read_to_string(clinic.path("out/report.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&written).unwrap();
+    let numbers = |section: usize| {
+        let rows = document["sections"][section]["rows"].as_array().unwrap();
+        rows.iter().map(|row| row["n"]["value"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((numbers(0).len(), numbers(1).len()), (1, 3));
+    // Four numbers with independent noise of scale 20 and more seldom add up by themselves.
+    assert_eq!(numbers(0)[0], numbers(1).iter().sum::<i64>());
+    for section in 0..2 {
+        let step = document["sections"][section]["postprocessing"][0]["step"].as_str().unwrap();
+        assert!(step.contains("agrees with"), "{step}");
+    }
+}
+
+#[test]
+fn the_id_of_a_question_names_a_file_and_nothing_else() {
+    let clinic = Clinic::with("");
+    let report = |ids: &[&str]| {
+        let question = |(n, id): (usize, &&str)| {
+            format!("[[question]]\nid = {id:?}\ntitle = \"t\"\nsql = \"SELECT COUNT(*) AS r{n} FROM visits\"\n")
+        };
+        let questions: String = ids.iter().enumerate().map(question).collect();
+        let head = "policy = \"policy.toml\"\ntitle = \"t\"\nbudget = { epsilon = 0.1, delta = 0 }\n";
+        clinic.write("report.toml", &format!("{head}{questions}"));
+        clinic.run(&["report", "report.toml"])
+    };
+    let long = "x".repeat(201);
+    for ids in [&["../visits"][..], &[""], &["a/b"], &["a.b"], &["a b"], &["C:x"], &[&long], &["n", "N"], &["ä", "Ä"]]
+    {
+        let output = report(ids);
+        assert!(!output.status.success() && stderr(&output).contains("id `"), "{ids:?}: {}", stderr(&output));
+    }
+    assert!(!clinic.path("ledger.db").exists() && !clinic.path("out").exists(), "something was charged or written");
+    assert!(report(&["各科", "by-ward_2"]).status.success());
+    assert!(clinic.path("out/各科.csv").exists());
+}
+
+/// The count beside a mean follows from two noisy sums: its own noise is far below theirs, and a converted unit changes it.
+#[test]
+fn the_noise_of_a_report_is_that_of_the_numbers_it_shows() {
+    let clinic = Clinic::with("");
+    clinic.write(
+        "report.toml",
+        r#"
+        policy = "policy.toml"
+        title = "t"
+        budget = { epsilon = 0.5, delta = 1e-6 }
+        [[question]]
+        id = "a"
+        title = "a"
+        sql = "SELECT COUNT(age) AS n, SUM(age) AS s, AVG(age) AS m FROM visits"
+        mechanism = "gaussian"
+        then = [{ step = "convert", column = "s", multiply = 0.001, rename = "thousands" }]
+        "#,
+    );
+    let output = clinic.run(&["report", "report.toml"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read = |name: &str| {
+        serde_json::from_str::<serde_json::Value>(&fs::read_to_string(clinic.path(name)).unwrap()).unwrap()
+    };
+    let report = read("out/report.json");
+    let noise = report["sections"][0]["share"]["noise"].as_array().unwrap();
+    let number = |index: usize, key: &str| noise[index][key].as_f64().unwrap();
+    // 1.96 standard deviations cover 95 of 100 draws of a Gaussian.
+    for index in [0, 1] {
+        let ratio = number(index, "expected_error") / number(index, "scale");
+        assert!((1.9..2.1).contains(&ratio), "{index}: {ratio}");
+    }
+    assert_eq!(noise[1]["column"], "thousands");
+    assert!(number(1, "expected_error") < number(0, "expected_error"), "{noise:?}");
+    assert!(noise[2]["scale"].is_null());
+    // The table of the certificate is at the δ that was charged.
+    let certificate = read("out/certificate.json");
+    assert!(certificate["charged"]["delta"].as_f64().unwrap() > 0.0);
+    for guarantee in certificate["guarantees"].as_array().unwrap() {
+        assert_eq!(guarantee["delta"], certificate["charged"]["delta"]);
+    }
+}

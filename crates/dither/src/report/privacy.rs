@@ -1,0 +1,99 @@
+//! What a report and a certificate say about who is protected, and how.
+
+use std::collections::BTreeSet;
+
+use dither_core::{Delta, Mechanism};
+use dither_mechanisms::PlanMechanism;
+use dither_query::explain::windows;
+use dither_query::plan::QueryPlan;
+use dither_query::policy::UnitPolicy;
+use dither_report::{ColumnBounds, Language, Loss, PrivacyStatement, Protected, TableBounds, Window};
+
+use super::ReportSpec;
+use crate::session::Session;
+
+impl Session {
+    pub(super) fn privacy_statement(&self, spec: &ReportSpec, plans: &[QueryPlan]) -> PrivacyStatement {
+        let count = spec.questions.len();
+        let composition: String = match spec.language {
+            Language::En if count == 1 => {
+                "The question is priced as one event; the smallest valid bound is charged.".into()
+            }
+            Language::En => format!(
+                "All {count} questions were fixed before anything was drawn and are priced as one event; the smallest \
+                 valid bound is charged."
+            ),
+            Language::Zh => {
+                format!("全部 {count} 个问题在抽取噪声之前就已确定，并作为一个事件整体计价，按其中最小的有效上界记账。")
+            }
+        };
+        let composition = self.owned(plans, spec.language).fold(composition, |text, owned| text + &owned);
+        PrivacyStatement { protected: self.protected(spec.budget.delta, plans), composition }
+    }
+
+    /// What is protected in which of the tables of people, and what all questions together cost a whole person where that
+    /// is less. Tables of one unit stand together.
+    pub(super) fn protected(&self, delta: Delta, plans: &[QueryPlan]) -> Vec<Protected> {
+        let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
+        let event = mechanism.event();
+        let mut protected: Vec<Protected> = Vec::new();
+        let names: BTreeSet<&str> = plans.iter().flat_map(|plan| plan.question.relation.tables()).collect();
+        for name in names {
+            // A public table has no root.
+            let Some(root) = self.policy().root(name) else { continue };
+            let (unit, neighbors) = (root.unit, root.neighbors);
+            match protected.iter_mut().find(|known| known.unit == unit && known.neighbors == neighbors) {
+                Some(known) => known.tables.push(name.to_owned()),
+                None => {
+                    let windows = windows(&unit, &event, delta).into_iter().map(|window| Window {
+                        days: window.days,
+                        units: window.periods,
+                        loss: window.epsilon.zip(window.delta).map(|(epsilon, delta)| Loss { epsilon, delta }),
+                    });
+                    let windows = windows.collect();
+                    protected.push(Protected { tables: vec![name.to_owned()], unit, neighbors, windows });
+                }
+            }
+        }
+        protected
+    }
+
+    /// Whose rows those of the tables are that are owned through keys, a sentence for each.
+    fn owned(&self, plans: &[QueryPlan], language: Language) -> impl Iterator<Item = String> {
+        let tables: BTreeSet<&str> = plans.iter().flat_map(|plan| plan.question.relation.tables()).collect();
+        let sentences: Vec<String> = tables
+            .into_iter()
+            .filter_map(|name| match &self.policy().tables.get(name)?.privacy_unit {
+                UnitPolicy::Through { column, through } => Some(match language {
+                    Language::En => {
+                        format!(" A row of `{name}` belongs to whom `{through}` belongs to, by its `{column}`.")
+                    }
+                    Language::Zh => format!("`{name}` 的每一行按其 `{column}` 归属于 `{through}` 所属的隐私单元。"),
+                }),
+                _ => None,
+            })
+            .collect();
+        sentences.into_iter()
+    }
+
+    pub(super) fn table_bounds(&self, plans: &[QueryPlan]) -> Vec<TableBounds> {
+        let mut bounds: Vec<TableBounds> = Vec::new();
+        for plan in plans {
+            for name in plan.question.relation.tables() {
+                let Some(table) = self.policy().tables.get(name) else { continue };
+                if bounds.iter().any(|known| known.table == *name) {
+                    continue;
+                }
+                let columns = table.columns.iter().filter_map(|(column, policy)| {
+                    let value = policy.value_bounds()?;
+                    let step = value.lattice().step();
+                    let (lower, upper) = (value.lower() as f64 * step, value.upper() as f64 * step);
+                    Some(ColumnBounds { column: column.clone(), lower, upper, step })
+                });
+                let columns = columns.collect();
+                bounds.push(TableBounds { table: name.to_owned(), contribution: plan.bounds, columns });
+            }
+        }
+        bounds
+    }
+}
