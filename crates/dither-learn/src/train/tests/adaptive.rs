@@ -179,7 +179,7 @@ async fn a_run_that_stops_goes_on_with_the_norm_that_it_had() {
         for at in stops {
             let mut model = Linear::new(1, 2).unwrap();
             let stopped = setup.run(&mut model, &mut |progress| progress.executed < *at).await;
-            assert!(matches!(stopped, Err(TrainError::Ended { .. })));
+            assert!(matches!(stopped, Err(TrainError::Stopped { .. })));
         }
         (setup.trained().await, setup.charges().await)
     };

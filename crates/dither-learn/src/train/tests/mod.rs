@@ -25,6 +25,7 @@ use dither_ledger::{Ledger, Record, ScopeLimit};
 use dither_noise::{JobKey, hazmat};
 
 use crate::model::{Batch, Clipping, Inputs, Layer, Model, Observed};
+use crate::train::data::Table;
 use crate::train::error::TrainError;
 use crate::train::key::JobFile;
 use crate::train::linear::Linear;
