@@ -345,12 +345,6 @@ impl Job {
             ClippingPart::Flat { bound } => (Clipping::Flat { bound }, None),
             ClippingPart::PerLayer { bounds } => (Clipping::PerLayer { bounds }, None),
             ClippingPart::Automatic { bound } => (Clipping::Automatic { bound }, None),
-            // The kernels of networks round the gradient of a unit in another way beside others, so that whether it is within
-            // the norm could depend on them, and the count would move by more than one unit.
-            ClippingPart::Adaptive { .. } if matches!(self.model, ModelPart::Network { .. }) => {
-                let hint = "use `flat` or `automatic`, or a linear model";
-                return Err(TrainError::field("clipping.kind", "networks cannot be clipped adaptively yet", hint));
-            }
             ClippingPart::Adaptive { bound, quantile, learning_rate, count_noise } => {
                 (Clipping::Flat { bound }, Some(Adaptive { quantile, learning_rate, count_noise }))
             }

@@ -251,11 +251,9 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
             threads: self.threads,
         };
         let (gradients, count) = sum.split_at_mut(self.plan.weights());
-        let (observed, unclipped) = adder.add(&parts, gradients).map_err(|error| self.fail(error))?;
-        if let (Some(count), Some(moved)) = (count.first_mut(), self.plan.lattice().count()) {
-            // ½ for each unit that is not clipped and −½ for each other one; half a unit are `moved` steps.
-            let more = 2 * unclipped as i64 - parts.iter().map(Vec::len).sum::<usize>() as i64;
-            *count = more.saturating_mul(moved as i64);
+        let (observed, counted) = adder.add(&parts, gradients).map_err(|error| self.fail(error))?;
+        if let Some(count) = count.first_mut() {
+            *count = self.plan.lattice().count_of(counted, parts.iter().map(Vec::len).sum());
         }
         if self.operator {
             self.observed = observed;
