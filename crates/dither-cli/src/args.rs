@@ -281,9 +281,12 @@ pub struct Report {
 pub struct Train {
     /// The file that describes the job
     pub job: PathBuf,
-    /// Show what it would cost; nothing is charged
+    /// Show what it would cost, leave, need and last; nothing is charged
     #[arg(long)]
     pub plan: bool,
+    /// The plan as JSON
+    #[arg(long, requires = "plan")]
+    pub json: bool,
     /// Go on with a job that was begun, for free
     #[arg(long, conflicts_with = "plan")]
     pub resume: bool,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
 
+use std::io::{BufRead, Read};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -71,6 +72,15 @@ fn a_model_is_planned_for_free_trained_once_and_resumed_for_free() {
     assert!(planned.status.success(), "{}", text(&planned.stderr));
     let told = text(&planned.stdout);
     assert!(told.contains("ε 2.0000 at δ 1e-6, for adding or removing one unit"), "{told}");
+    for line in ["left now   ε 10, δ 1e-4\n", "left then  ε 8, δ 9.9e-5\n", "memory     about ", "time       about "]
+    {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let planned = train(folder.path(), &["--plan", "--json"]);
+    let plan: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert_eq!(plan["budget"]["left_then"]["delta"], 9.9e-5);
+    assert_eq!((plan["memory"]["physical"].as_u64(), plan["plan"]["plan"]["weights"].as_u64()), (Some(32), Some(4)));
+    assert!(plan["time"]["run"].as_f64().unwrap() > 0.0 && plan["evaluation_epsilon"].is_null(), "{plan}");
     assert!(!folder.path().join("ledger.db").exists(), "a plan charges nothing");
 
     let trained = train(folder.path(), &[]);
@@ -83,8 +93,43 @@ fn a_model_is_planned_for_free_trained_once_and_resumed_for_free() {
     let again = train(folder.path(), &[]);
     assert!(!again.status.success() && text(&again.stderr).contains("hint: add --resume"), "{}", text(&again.stderr));
     let resumed = train(folder.path(), &["--resume"]);
-    assert!(text(&resumed.stdout).starts_with("trained before, charged then ε 2.0000"), "{}", text(&resumed.stdout));
+    let told = text(&resumed.stdout);
+    assert!(told.starts_with("charged nothing for training: it had ended before, at ε 2.0000 δ 1e-6"), "{told}");
     assert_eq!(std::fs::read(folder.path().join("model/model.safetensors")).unwrap(), weights);
+}
+
+#[test]
+fn a_run_that_is_interrupted_keeps_its_steps_and_goes_on_for_free() {
+    let folder = folder();
+    let endless = JOB.replace("steps = 20", "steps = 20000");
+    std::fs::write(folder.path().join("job.toml"), &endless).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dither"));
+    command.args(["train", "job.toml", "--operator"]).current_dir(folder.path());
+    let mut child = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("step 2:") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended before its second step");
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let said = "stopping after this step, which will be kept; Ctrl-C once more stops at once\n";
+    let (_, end) = rest.split_once(said).unwrap_or_else(|| panic!("{rest}"));
+    assert!(
+        end.contains("error[training-stopped]: stopped after step ")
+            && end.contains(" of 20000, which is kept in model/checkpoint"),
+        "{end}"
+    );
+    assert!(end.contains("hint: run the job again with --resume: it goes on from there, for free"), "{end}");
+    let planned = text(&train(folder.path(), &["--plan"]).stdout);
+    assert!(
+        planned.contains("left then  ε 8, δ 9.9e-5: this was charged before, and --resume goes on for free"),
+        "{planned}"
+    );
 }
 
 #[test]
@@ -98,7 +143,7 @@ fn losses_are_shown_to_operators() {
 fn jobs_that_cannot_be_are_refused_with_what_to_write() {
     let folder = folder();
     for (old, new, code, hint) in [
-        ("delta = 1e-6", "delta = 1e-3", "training-field", "use at most"),
+        ("delta = 1e-6", "delta = 1e-3", "training-field", "use 3e-5 or less, a tenth of one in 3000 units"),
         ("column = \"x\"", "column = \"z\"", "training-field", "it has who, x, y"),
         ("epsilon = 2\n", "epsilon = 11\n", "budget-exceeded", "set epsilon to at most"),
         ("kind = \"sgd\"", "kind = \"sgd\"\nseed = 1", "training-job-unreadable", ""),

@@ -18,8 +18,11 @@ pub enum ModelCommand {
 
 #[derive(ClapArgs)]
 pub struct Quantize {
-    /// The folder of the model: model.safetensors, card.json and card.md
+    /// The folder of the model: model.safetensors or adapters, card.json and card.md
     pub model: PathBuf,
+    /// The file of the public weights that adapters stand beside
+    #[arg(long)]
+    pub base: Option<PathBuf>,
     /// Another folder for the rounded model and its card
     #[arg(short, long)]
     pub out: PathBuf,

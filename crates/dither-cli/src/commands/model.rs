@@ -13,7 +13,7 @@ pub fn run(command: &Model) -> anyhow::Result<()> {
 }
 
 fn quantize(command: &Quantize) -> anyhow::Result<()> {
-    let done = TrainedModel::open(&command.model)?.quantize(&command.out)?;
+    let done = TrainedModel::open_beside(&command.model, command.base.as_deref())?.quantize(&command.out)?;
     let [before, after] = done.bytes;
     let text = format!(
         "{} weights of 8 bits, {} left as they are, {before} bytes before and {after} now\n\

@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dither_learn::train::card::rounded_up;
 use dither_learn::train::job::Job;
@@ -36,11 +38,11 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
         return sweep(command).await;
     }
     let mut session = TrainingSession::open_with(&command.job, Some(PARQUET))?;
-    let summary = session.summary()?;
     if command.plan {
-        return output::write(None, summary.as_bytes());
+        return plan(command, &mut session).await;
     }
-    eprint!("{summary}");
+    eprint!("{}", session.summary()?);
+    let stop = interrupted();
     let bar = match std::io::stderr().is_terminal() {
         true => ProgressBar::new(session.plan().steps()),
         false => ProgressBar::hidden(),
@@ -60,29 +62,62 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
                 eprintln!("{text}");
             }
         }
-        true
+        !stop.load(Ordering::Relaxed)
     };
     let trained = session.train(command.resume, command.operator, &mut watch).await;
     bar.finish_and_clear();
     let trained = trained?;
     let price = session.plan().price()?;
-    let charged = if trained.repeated { "trained before, charged then" } else { "charged" };
     let accuracy = session.accuracy().map_or(String::new(), |measured| {
-        format!(
-            "right in {:.1} % of rows, with noise, at a further ε {}\n",
-            100.0 * measured.accuracy,
-            measured.epsilon
-        )
+        let (percent, epsilon) = (100.0 * measured.accuracy, measured.epsilon);
+        match measured.charged_before {
+            true => format!("right in {percent:.1} % of rows, with noise, as it was measured before at ε {epsilon}\n"),
+            false => format!("right in {percent:.1} % of rows, with noise, at a further ε {epsilon}\n"),
+        }
     });
+    let amounts = format!("ε {} δ {:e}", rounded_up(price.best), session.plan().delta().as_f64());
+    let charged = match (trained.charged_before, trained.repeated) {
+        (false, _) => format!("charged {amounts}"),
+        (true, false) => format!("charged nothing for training: {amounts} were charged when the run began"),
+        (true, true) => format!("charged nothing for training: it had ended before, at {amounts}"),
+    };
     let text = format!(
-        "{accuracy}{charged} ε {} δ {:e} · {} steps · receipt {}\nwritten to {}\n",
-        rounded_up(price.best),
-        session.plan().delta().as_f64(),
+        "{accuracy}{charged} · {} steps · receipt {}\nwritten to {}\n",
         trained.finished.executed,
         trained.receipt,
         session.folder().display(),
     );
     output::write(None, text.as_bytes())
+}
+
+/// Shows what a run would cost, leave, need and last.
+async fn plan(command: &Train, session: &mut TrainingSession) -> anyhow::Result<()> {
+    let forecast = session.forecast().await?;
+    let text = match command.json {
+        true => format!("{:#}\n", serde_json::to_value(&forecast)?),
+        false => session.summary()? + &forecast.words(),
+    };
+    output::write(None, text.as_bytes())
+}
+
+/// Becomes true with the first Ctrl-C, so that the step is finished and kept. The second one ends the process.
+fn interrupted() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_err() {
+            return;
+        }
+        flag.store(true, Ordering::Relaxed);
+        eprintln!("\nstopping after this step, which will be kept; Ctrl-C once more stops at once");
+        if tokio::signal::ctrl_c().await.is_ok() {
+            eprintln!(
+                "\nstopped; --resume goes on from the last checkpoint, and what was charged is not charged again"
+            );
+            std::process::exit(130);
+        }
+    });
+    stop
 }
 
 /// Trains on a public table at every ε, and writes the curve as `sweep.svg` and `sweep.json` beside the model.

@@ -11,6 +11,7 @@ use super::parameters::{Builder, Parameters};
 use super::spans::Spans;
 use super::tape::Tape;
 use super::transformer::{Packed, Transformer};
+use super::weights::WeightFile;
 use crate::model::{Batch, Clipping, Inputs, Layer, Model, Observed, Targets};
 
 /// A network with its weights.
@@ -50,22 +51,43 @@ impl Network {
     /// # Errors
     /// A description that makes no sense, or has layers that mix samples.
     pub fn new(description: &Description, seed: u64) -> Result<Self, NetworkError> {
-        let mut builder = Builder::new(seed);
+        Self::build(description, &mut Builder::new(seed))
+    }
+
+    /// The same with the weights of a file, as [`Network::import`] takes them, and the names of those that it lacks. Only
+    /// these are made from the seed, which saves seconds where there are a hundred million others.
+    ///
+    /// # Errors
+    /// As for both.
+    pub fn with_weights(
+        description: &Description,
+        seed: u64,
+        file: &[u8],
+    ) -> Result<(Self, Vec<String>), NetworkError> {
+        let file = WeightFile::read(file, description)?;
+        let mut builder = Builder::putting_off(seed);
+        let mut network = Self::build(description, &mut builder)?;
+        let missing = file.fill(&mut network.parameters)?;
+        builder.draw(&missing, &mut network.parameters);
+        Ok((network, missing))
+    }
+
+    fn build(description: &Description, builder: &mut Builder) -> Result<Self, NetworkError> {
         let (body, objective, outputs) = match description {
             Description::Layers(layers) => {
-                let body = Feedforward::new(&mut builder, layers)?;
+                let body = Feedforward::new(builder, layers)?;
                 let outputs = body.outputs;
                 (Body::Layers(body), Some(layers.objective), outputs)
             }
             Description::Encoder(encoder) => {
-                let body = Transformer::encoder(&mut builder, encoder)?;
+                let body = Transformer::encoder(builder, encoder)?;
                 (Body::Transformer(body.into()), Some(encoder.objective), encoder.outputs)
             }
             Description::Decoder(decoder) => {
-                (Body::Transformer(Transformer::decoder(&mut builder, decoder)?.into()), None, decoder.vocabulary)
+                (Body::Transformer(Transformer::decoder(builder, decoder)?.into()), None, decoder.vocabulary)
             }
             Description::Llama(llama) => {
-                (Body::Transformer(Transformer::llama(&mut builder, llama)?.into()), None, llama.vocabulary)
+                (Body::Transformer(Transformer::llama(builder, llama)?.into()), None, llama.vocabulary)
             }
         };
         if objective == Some(Objective::Number) && outputs != 1 {
@@ -77,7 +99,8 @@ impl Network {
         if builder.parameters.trainable.is_empty() {
             return Err(NetworkError::Description("nothing can be trained".into()));
         }
-        Ok(Self { description: description.clone(), objective, parameters: builder.parameters, body })
+        let parameters = std::mem::take(&mut builder.parameters);
+        Ok(Self { description: description.clone(), objective, parameters, body })
     }
 
     /// What it looks like.

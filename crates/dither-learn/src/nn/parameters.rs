@@ -1,5 +1,6 @@
 //! Weights: the trainable ones in one flat vector, the frozen ones in another.
 
+use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 use std::ops::Range;
 
@@ -82,6 +83,15 @@ impl Start {
     pub fn fan_in(inputs: usize) -> Self {
         Self::Uniform(1.0 / (inputs.max(1) as f64).sqrt())
     }
+
+    /// How much of the stream a number takes, in words of 32 bits.
+    fn words(self) -> u128 {
+        match self {
+            Self::Constant(_) => 0,
+            Self::Uniform(_) => 1,
+            Self::Normal(_) => 2,
+        }
+    }
 }
 
 /// Makes tensors one after the other.
@@ -90,25 +100,52 @@ impl Start {
 pub struct Builder {
     pub parameters: Parameters,
     stream: ChaCha20Rng,
+    /// Where in the stream the next tensor begins.
+    place: u128,
+    /// What tensors begin with that are still zeros; absent where every tensor is drawn at once.
+    put_off: Option<BTreeMap<String, (Start, u128)>>,
 }
 
 impl Builder {
     pub fn new(seed: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
-        Self { parameters: Parameters::default(), stream: ChaCha20Rng::from_seed(key) }
+        Self { parameters: Parameters::default(), stream: ChaCha20Rng::from_seed(key), place: 0, put_off: None }
+    }
+
+    /// The same, but nothing is drawn before [`Builder::draw`] asks for it: a file has most of it.
+    pub fn putting_off(seed: u64) -> Self {
+        Self { put_off: Some(BTreeMap::new()), ..Self::new(seed) }
+    }
+
+    /// Draws tensors that were put off. They have the numbers that they would have had.
+    pub fn draw(&mut self, names: &[String], parameters: &mut Parameters) {
+        for (layer, numbers) in parameters.tensors_mut() {
+            let put_off = self.put_off.as_ref().and_then(|put_off| put_off.get(&layer.name));
+            if let (Some((start, place)), true) = (put_off.copied(), names.contains(&layer.name)) {
+                self.stream.set_word_pos(place);
+                numbers.fill_with(|| self.number(start));
+            }
+        }
     }
 
     pub fn tensor(&mut self, name: impl Into<String>, shape: &[usize], trainable: bool, start: Start) -> Slot {
-        let length = shape.iter().product();
-        let numbers: Vec<f32> = (0..length).map(|_| self.draw(start)).collect();
+        let (name, length) = (name.into(), shape.iter().product());
+        let numbers: Vec<f32> = match &mut self.put_off {
+            Some(put_off) => {
+                put_off.insert(name.clone(), (start, self.place));
+                vec![0.0; length]
+            }
+            None => (0..length).map(|_| self.number(start)).collect(),
+        };
+        self.place += length as u128 * start.words();
         let parameters = &mut self.parameters;
         let (all, layers) = match trainable {
             true => (&mut parameters.trainable, &mut parameters.layers),
             false => (&mut parameters.frozen, &mut parameters.frozen_layers),
         };
         let slot = Slot { layer: trainable.then_some(layers.len()), start: all.len(), length };
-        layers.push(Layer { name: name.into(), shape: shape.to_vec(), start: all.len() });
+        layers.push(Layer { name, shape: shape.to_vec(), start: all.len() });
         all.extend(numbers);
         slot
     }
@@ -124,7 +161,7 @@ impl Builder {
         }
     }
 
-    fn draw(&mut self, start: Start) -> f32 {
+    fn number(&mut self, start: Start) -> f32 {
         match start {
             Start::Constant(value) => value,
             Start::Uniform(bound) => ((2.0 * self.unit() - 1.0) * bound) as f32,

@@ -3,8 +3,6 @@
 //! # References
 //! The layouts are those of the `safetensors` and `peft` libraries of Hugging Face.
 
-use std::collections::BTreeMap;
-
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::json;
 
@@ -13,6 +11,7 @@ use super::error::NetworkError;
 use super::gguf::Gguf;
 use super::images::transpose;
 use super::network::Network;
+use super::parameters::Parameters;
 use super::{half, int8};
 use crate::model::Layer;
 
@@ -80,36 +79,9 @@ impl Network {
     /// Not such a file, a tensor of another shape or type, or with a number that is not finite; a GGUF file of another
     /// network. Then nothing changes.
     pub fn import(&mut self, file: &[u8]) -> Result<Vec<String>, NetworkError> {
-        if Gguf::is(file) {
-            let gguf = Gguf::read(file)?;
-            gguf.fits(self.description())?;
-            return self.take(|layer| gguf.tensor(&layer.name, &layer.shape));
-        }
-        let tensors = SafeTensors::deserialize(file).map_err(|error| NetworkError::Weights(error.to_string()))?;
-        self.take(|layer| find(layer, &tensors))
-    }
-
-    /// Takes every tensor that is found, all of them or none.
-    fn take(
-        &mut self,
-        find: impl Fn(&Layer) -> Result<Option<Vec<f32>>, NetworkError>,
-    ) -> Result<Vec<String>, NetworkError> {
-        let (mut taken, mut missing) = (BTreeMap::new(), Vec::new());
-        for (layer, _) in self.parameters.tensors() {
-            match find(layer)? {
-                Some(values) if values.iter().any(|number| !number.is_finite()) => {
-                    let text = format!("{} has a number that is not finite", layer.name);
-                    return Err(NetworkError::Weights(text));
-                }
-                Some(values) => drop(taken.insert(layer.name.clone(), values)),
-                None => missing.push(layer.name.clone()),
-            }
-        }
-        for (layer, numbers) in self.parameters.tensors_mut() {
-            if let Some(values) = taken.get(&layer.name) {
-                numbers.copy_from_slice(values);
-            }
-        }
+        let mut parameters = self.parameters.clone();
+        let missing = WeightFile::read(file, self.description())?.fill(&mut parameters)?;
+        self.parameters = parameters;
         Ok(missing)
     }
 
@@ -118,6 +90,48 @@ impl Network {
             Some(Train::Lora(lora)) => Some(lora),
             _ => None,
         }
+    }
+}
+
+/// A file of weights whose header was read.
+pub(crate) enum WeightFile<'file> {
+    Safetensors(SafeTensors<'file>),
+    Gguf(Gguf<'file>),
+}
+
+impl<'file> WeightFile<'file> {
+    /// The file, if it is one of such a network.
+    pub fn read(file: &'file [u8], description: &Description) -> Result<Self, NetworkError> {
+        if Gguf::is(file) {
+            let gguf = Gguf::read(file)?;
+            gguf.fits(description)?;
+            return Ok(Self::Gguf(gguf));
+        }
+        let tensors = SafeTensors::deserialize(file).map_err(|error| NetworkError::Weights(error.to_string()))?;
+        Ok(Self::Safetensors(tensors))
+    }
+
+    /// Fills every tensor that the file has, one after the other, and returns the names of the others.
+    ///
+    /// # Errors
+    /// A tensor that does not fit, or with a number that is not finite. Then some were filled.
+    pub fn fill(&self, parameters: &mut Parameters) -> Result<Vec<String>, NetworkError> {
+        let mut missing = Vec::new();
+        for (layer, numbers) in parameters.tensors_mut() {
+            let found = match self {
+                Self::Safetensors(tensors) => find(layer, tensors)?,
+                Self::Gguf(gguf) => gguf.tensor(&layer.name, &layer.shape)?,
+            };
+            match found {
+                Some(values) if values.iter().any(|number| !number.is_finite()) => {
+                    let text = format!("{} has a number that is not finite", layer.name);
+                    return Err(NetworkError::Weights(text));
+                }
+                Some(values) => numbers.copy_from_slice(&values),
+                None => missing.push(layer.name.clone()),
+            }
+        }
+        Ok(missing)
     }
 }
 

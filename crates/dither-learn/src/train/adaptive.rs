@@ -9,19 +9,43 @@ const FURTHEST: f64 = 1e6;
 /// The norms that models accept.
 const BOUNDS: (f64, f64) = (1e-9, 1e9);
 
+/// How wide the ramp is on either side of the clipping norm, relative to it.
+const RAMP: f64 = 0.25;
+/// What a unit with a short gradient counts.
+pub(crate) const WHOLE: u64 = 1 << 32;
+/// What a unit may do to a count by what others count beside it, relative to the ½ that it counts itself.
+///
+/// Kernels round the gradient of a unit in another way beside others, so that a unit moves the norms of the others in its
+/// part in their last bits. A norm that moves by d moves what is counted by at most 2d/C, the slope of the ramp. So this
+/// covers norms that move by C/128 in all: eight times what [`FLOAT_ALLOWANCE`](crate::train::noise::FLOAT_ALLOWANCE) sets
+/// aside for the sum of the same gradients, so that the count rests on no assumption that the sum does not rest on. What
+/// whoever counts rounds to 2⁻³² is far inside.
+pub const COUNT_ALLOWANCE: f64 = 1.0 / 32.0;
+
+/// What a unit with a gradient of this norm counts, in parts of [`WHOLE`]: all up to three quarters of the clipping norm,
+/// nothing from five quarters on, and in proportion between them. A norm that is not a number counts nothing.
+///
+/// # Privacy
+/// A step from all to nothing would turn the last bit of a norm into a whole unit. See [`COUNT_ALLOWANCE`].
+pub(crate) fn counted(norm: f64, bound: f64) -> u64 {
+    let share = (1.0 + RAMP - norm / bound) / (2.0 * RAMP);
+    (share.clamp(0.0, 1.0) * WHOLE as f64).round() as u64
+}
+
 /// A clipping norm that is set anew after every step, so that about this share of gradients is not longer.
 ///
 /// # Privacy
-/// Every unit in a sample adds ½ to a count if its gradient is not clipped, and −½ if it is. The count is one coordinate
-/// more of the vector that the noise of the step is added to: one mechanism, one event. With noise of deviation
-/// `count_noise` on the count, the gradients have a multiplier z_Δ of their own for which
-/// 1/z² = 1/z_Δ² + 1/(2·count_noise)², where z is the multiplier of the plan; so z is below 2·count_noise. See
+/// Every unit in a sample adds between ½ and −½ to a count, the more the shorter its gradient is, along a ramp from three
+/// quarters of the clipping norm to five quarters. The count is one coordinate more of the vector that the noise of the step
+/// is added to: one mechanism, one event. With noise of deviation `count_noise` on the count, the gradients have a
+/// multiplier z_Δ of their own for which 1/z² = 1/z_Δ² + (1 + a)²/(2·count_noise)², where z is the multiplier of the plan and
+/// a is [`COUNT_ALLOWANCE`]; so z is below 1.9·count_noise. See
 /// [`Lattice::counting`](crate::train::noise::Lattice::counting). The norm of a step follows from noisy counts of steps
 /// before it, which is post-processing.
 ///
 /// # References
 /// Andrew, Thakkar, McMahan and Ramaswamy, *Differentially Private Learning with Adaptive Clipping*, 2021, Theorem 1 and
-/// section 3.
+/// section 3, which count 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adaptive {
@@ -46,8 +70,8 @@ impl Adaptive {
         Ok(())
     }
 
-    /// The norm of the next step, from that of this one and the noisy count: of units that were not clipped less those
-    /// that were, halved. The divisor is public, and not the size of the sample.
+    /// The norm of the next step, from that of this one and the noisy count, to which every unit added ½ to −½. The
+    /// divisor is public, and not the size of the sample.
     pub(crate) fn next(&self, bound: f64, first: f64, count: f64, divisor: f64) -> f64 {
         let share = count / divisor + 0.5;
         let next = bound * (-self.learning_rate * (share - self.quantile)).exp();

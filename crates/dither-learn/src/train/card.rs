@@ -62,7 +62,7 @@ pub fn markdown(plan: &DpPlan, trained: &Trained, accuracy: Option<&Accuracy>) -
     let amount = |nanos: Option<u64>| nanos.map_or("none".into(), rounded_up);
     let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
     let measured = accuracy.map_or(String::new(), |measured| {
-        let Accuracy { right, wrong, accuracy, epsilon } = measured;
+        let Accuracy { right, wrong, accuracy, epsilon, .. } = measured;
         let noisy = format!("{right} right and {wrong} wrong, with noise, at a further ε of {epsilon}");
         format!("| accuracy | {:.1} %: {noisy} |\n", 100.0 * accuracy)
     });

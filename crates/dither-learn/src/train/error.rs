@@ -46,6 +46,16 @@ pub enum TrainError {
         /// What happened, for the operator.
         detail: String,
     },
+    /// Whoever watched the run stopped it after a step.
+    #[error("stopped after step {executed} of {planned}, which is kept in {}", checkpoint.display())]
+    Stopped {
+        /// How many steps were executed.
+        executed: u64,
+        /// How many are planned, and charged.
+        planned: u64,
+        /// Where they are kept.
+        checkpoint: PathBuf,
+    },
     /// A file of the run, other than the table, cannot be read or written.
     #[error("{} cannot be used: {problem}", path.display())]
     File {
@@ -99,6 +109,7 @@ impl Explain for TrainError {
             Self::Ledger(error) => error.code(),
             Self::Gate(error) => error.code(),
             Self::Ended { .. } => "training-ended",
+            Self::Stopped { .. } => "training-stopped",
             Self::File { .. } => "training-file",
             Self::Checkpoint { .. } => "checkpoint-unusable",
             Self::TableChanged => "training-table-changed",
@@ -116,6 +127,7 @@ impl Explain for TrainError {
             Self::Ledger(error) => error.hint(),
             Self::Gate(error) => error.hint(),
             Self::Ended { .. } => Some("run the job again with --resume: what is charged is not charged again".into()),
+            Self::Stopped { .. } => Some("run the job again with --resume: it goes on from there, for free".into()),
             Self::Checkpoint { .. } => Some(
                 "remove the file and resume: the steps before it are executed again with the same noise, for free"
                     .into(),
@@ -131,9 +143,12 @@ impl Explain for TrainError {
         match self {
             Self::Accounting(error) => error.audience(),
             Self::Ledger(error) => error.audience(),
-            Self::Field { .. } | Self::Job(_) | Self::Mechanism(_) | Self::Gate(_) | Self::Ended { .. } => {
-                Audience::Analyst
-            }
+            Self::Field { .. }
+            | Self::Job(_)
+            | Self::Mechanism(_)
+            | Self::Gate(_)
+            | Self::Stopped { .. }
+            | Self::Ended { .. } => Audience::Analyst,
             Self::Noise(_) | Self::File { .. } | Self::Checkpoint { .. } | Self::TableChanged | Self::Table { .. } => {
                 Audience::Operator
             }

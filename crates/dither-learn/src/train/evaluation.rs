@@ -28,6 +28,9 @@ pub struct Accuracy {
     pub accuracy: f64,
     /// What it cost.
     pub epsilon: f64,
+    /// Whether it had been charged before, so that nothing was charged now.
+    #[serde(skip)]
+    pub charged_before: bool,
 }
 
 /// Where an evaluation is charged, and for whom.
@@ -38,6 +41,24 @@ pub(crate) struct Place<'a> {
     pub rows_per_unit: u32,
     /// By how many units neighbours differ.
     pub distance: u32,
+}
+
+/// The noise of an evaluation: either count moves by all rows of a unit.
+pub(crate) fn noise(part: &EvaluationPart, rows_per_unit: u32, distance: u32) -> Result<VectorNoise, TrainError> {
+    let rows = u128::from(rows_per_unit) * u128::from(distance);
+    Ok(VectorNoise::laplace(&[rows, rows], part.epsilon)?)
+}
+
+/// The name under which the evaluation of a model with these weights is charged, and what is evaluated in words.
+pub(crate) fn request(
+    part: &EvaluationPart,
+    scope: &ScopePath,
+    weights: &str,
+    key: &JobFile,
+) -> Result<(RequestId, String), TrainError> {
+    let description = serde_json::to_string(part).map_err(|error| TrainError::Job(error.to_string()))?;
+    let parts = ["dither evaluation 1", scope.as_str(), &description, weights].map(str::as_bytes);
+    Ok((RequestId::digest(parts.into_iter().chain([key.key().name().as_slice()])), description))
 }
 
 /// Charges and counts. The same model on the same table is answered once, and then for free.
@@ -52,12 +73,10 @@ pub(crate) async fn evaluate(
     key: &JobFile,
     place: Place<'_>,
 ) -> Result<Accuracy, TrainError> {
-    let rows = u128::from(place.rows_per_unit) * u128::from(place.distance);
-    let noise = VectorNoise::laplace(&[rows, rows], part.epsilon)?;
-    let description = serde_json::to_string(part).map_err(|error| TrainError::Job(error.to_string()))?;
+    let noise = noise(part, place.rows_per_unit, place.distance)?;
     let weights = checkpoint::digest(model.trainable());
-    let parts = ["dither evaluation 1", place.scope.as_str(), &description, &weights].map(str::as_bytes);
-    let request = RequestId::digest(parts.into_iter().chain([key.key().name().as_slice()]));
+    let (request, description) = request(part, &place.scope, &weights, key)?;
+    let charged_before = place.ledger.charge_of(request).await?.is_some();
     let label = format!("evaluate {weights} on {description}");
     let charge =
         ChargeRequest { request, key: None, scope: place.scope, event: noise.event(), delta: Delta::ZERO, label };
@@ -75,7 +94,7 @@ pub(crate) async fn evaluate(
     let &[right, wrong] = release.value().as_slice() else { return Err(GateError::Failed.into()) };
     let (right, wrong) = (right.clamp(0, 1 << 53) as i64, wrong.clamp(0, 1 << 53) as i64);
     let accuracy = if right == 0 { 0.0 } else { right as f64 / (right + wrong) as f64 };
-    Ok(Accuracy { right, wrong, accuracy, epsilon: part.epsilon.as_f64() })
+    Ok(Accuracy { right, wrong, accuracy, epsilon: part.epsilon.as_f64(), charged_before })
 }
 
 /// The share of rows about nobody that a model classifies rightly.

@@ -1,5 +1,6 @@
 //! The folder of a trained model: its weights and its card, read back together or not at all.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::SafeTensors;
@@ -17,6 +18,8 @@ use crate::train::linear::Linear;
 
 /// The weights in a folder.
 pub const WEIGHTS: &str = "model.safetensors";
+/// The adapters in a folder, as `peft` reads them.
+pub const ADAPTERS: &str = "adapter_model.safetensors";
 /// The card in a folder, as JSON.
 pub const CARD: &str = "card.json";
 /// The card in a folder, in words.
@@ -40,6 +43,22 @@ pub enum Form {
     },
 }
 
+/// Public weights that adapters stand beside. They are not in the folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// The name of their file.
+    pub name: String,
+    /// SHA-256 of their file.
+    pub sha256: String,
+    /// Whether they are all weights that were not trained.
+    #[serde(skip, default = "yes")]
+    pub complete: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
 /// What a card must say, so that weights can be compared with it. A card says more.
 #[derive(Debug, Deserialize)]
 struct Known {
@@ -49,6 +68,9 @@ struct Known {
     /// SHA-256 of the file beside the card.
     file_sha256: String,
     receipt: String,
+    /// What the file beside the card needs besides, if it holds adapters only.
+    #[serde(default)]
+    base: Option<Base>,
     /// What became of the weights since.
     #[serde(default)]
     post_processing: Vec<Value>,
@@ -56,12 +78,27 @@ struct Known {
 
 /// A model that was read with its card.
 pub struct TrainedModel {
-    model: Box<dyn Model>,
+    model: Read,
     card: Value,
     words: String,
     known: Known,
     path: PathBuf,
     file: Vec<u8>,
+}
+
+/// Its model.
+enum Read {
+    Linear(Linear),
+    Network(Box<Network>),
+}
+
+impl Read {
+    fn model(&mut self) -> &mut dyn Model {
+        match self {
+            Self::Linear(linear) => linear,
+            Self::Network(network) => network.as_mut(),
+        }
+    }
 }
 
 /// What quantising has made of a model.
@@ -83,19 +120,42 @@ impl TrainedModel {
     /// # Errors
     /// [`TrainError::File`]: a file that is missing, cut off or edited, or weights of another run than that of the card.
     pub fn open(folder: &Path) -> Result<Self, TrainError> {
-        let (card_path, path, words_path) = (folder.join(CARD), folder.join(WEIGHTS), folder.join(WORDS));
+        Self::open_beside(folder, None)
+    }
+
+    /// The same; a folder of adapters needs the file of the weights that they stand beside.
+    ///
+    /// # Errors
+    /// As [`TrainedModel::open`]; and another file of weights than the one that the card names, or none.
+    pub fn open_beside(folder: &Path, base: Option<&Path>) -> Result<Self, TrainError> {
+        let (card_path, words_path) = (folder.join(CARD), folder.join(WORDS));
         let read = |path: &Path| std::fs::read(path).map_err(|error| unusable(path, error));
         let text = read(&card_path)?;
         let no_card = |error| unusable(&card_path, format!("it is no card of a trained model: {error}"));
         let card: Value = serde_json::from_slice(&text).map_err(no_card)?;
         let known = Known::deserialize(&card).map_err(no_card)?;
+        let path = folder.join(if known.base.is_some() { ADAPTERS } else { WEIGHTS });
         let file = read(&path)?;
         if sha256(&file) != known.file_sha256 {
             return Err(unusable(&path, format!("it is not the file that {CARD} was written for")));
         }
-        let model = known.model.with_weights(&file).map_err(|error| unusable(&path, error))?;
+        let beside = match (&known.base, base) {
+            (None, _) => None,
+            (Some(known), None) => {
+                let problem = format!("it needs the weights {}, SHA-256 {}", known.name, known.sha256);
+                return Err(unusable(&path, format!("{problem}: name their file (--base)")));
+            }
+            (Some(known), Some(base)) => {
+                let bytes = read(base)?;
+                if sha256(&bytes) != known.sha256 {
+                    return Err(unusable(base, format!("it is not the file that {CARD} names, {}", known.name)));
+                }
+                Some(bytes)
+            }
+        };
+        let mut model = known.model.with_weights(&file, beside.as_deref()).map_err(|error| unusable(&path, error))?;
         // Rounded weights have another digest: the card of the file they were made of is in theirs.
-        if known.post_processing.is_empty() && digest(model.trainable()) != known.weights_sha256 {
+        if known.post_processing.is_empty() && digest(model.model().trainable()) != known.weights_sha256 {
             return Err(unusable(&path, format!("its weights are not those of the run that {CARD} tells of")));
         }
         let words = String::from_utf8_lossy(&read(&words_path)?).into_owned();
@@ -107,12 +167,22 @@ impl TrainedModel {
 
     /// The model. Weights of fewer bits have become floats of 32.
     pub fn model(&mut self) -> &mut dyn Model {
-        self.model.as_mut()
+        self.model.model()
     }
 
     /// The card.
     pub fn card(&self) -> &Value {
         &self.card
+    }
+
+    /// All weights as a file: with those that adapters stand beside.
+    fn whole(&self) -> Result<Cow<'_, [u8]>, TrainError> {
+        match (&self.model, &self.known.base) {
+            (Read::Network(network), Some(_)) => {
+                Ok(network.export().map_err(|error| unusable(&self.path, error))?.into())
+            }
+            _ => Ok(self.file[..].into()),
+        }
     }
 
     /// Writes the model with weights of 8 bits into another folder, with its card.
@@ -137,7 +207,7 @@ impl TrainedModel {
         if !self.known.post_processing.is_empty() {
             return Err(unusable(&self.path, "its weights are of integers already"));
         }
-        let quantized = quantize(&self.file, &self.known.receipt).map_err(|error| unusable(&self.path, error))?;
+        let quantized = quantize(&self.whole()?, &self.known.receipt).map_err(|error| unusable(&self.path, error))?;
         let (before, after) = (&self.known.file_sha256, sha256(&quantized.file));
         let mut card = self.card.clone();
         card["file_sha256"] = json!(after);
@@ -158,6 +228,10 @@ impl TrainedModel {
              The same command on that file gives this one, byte by byte.\n",
             self.words, self.known.weights_sha256,
         );
+        // All weights are in the new file.
+        if let Some(card) = card.as_object_mut() {
+            card.remove("base");
+        }
         std::fs::create_dir_all(folder).map_err(|error| unusable(folder, error))?;
         let card = format!("{card:#}\n");
         for (name, bytes) in [(WEIGHTS, &quantized.file[..]), (CARD, card.as_bytes()), (WORDS, words.as_bytes())] {
@@ -174,8 +248,9 @@ impl TrainedModel {
 }
 
 impl Form {
-    /// The model with the weights of a file, which must have all of them.
-    fn with_weights(&self, file: &[u8]) -> Result<Box<dyn Model>, String> {
+    /// The model with the weights of a file, and of the one that they stand beside if there is one; together they must have
+    /// all of them.
+    fn with_weights(&self, file: &[u8], beside: Option<&[u8]>) -> Result<Read, String> {
         let lacks = |name: &str| format!("it lacks {name}");
         match self {
             Self::Linear { inputs, outputs } => {
@@ -187,23 +262,43 @@ impl Form {
                     weights.extend(take(layer)?.ok_or_else(|| lacks(&layer.name))?);
                 }
                 linear.trainable_mut().copy_from_slice(&weights);
-                Ok(Box::new(linear))
+                Ok(Read::Linear(linear))
             }
             Self::Network { network } => {
-                let mut network = Network::new(network, 0).map_err(|error| error.to_string())?;
-                let missing = network.import(file).map_err(|error| error.to_string())?;
+                let first = beside.unwrap_or(file);
+                let read = Network::with_weights(network, 0, first).map_err(|error| error.to_string())?;
+                let (mut network, mut missing) = read;
+                if beside.is_some() {
+                    let lacking = network.import(file).map_err(|error| error.to_string())?;
+                    missing.retain(|name| lacking.contains(name));
+                }
                 missing.first().map_or(Ok(()), |name| Err(lacks(name)))?;
-                Ok(Box::new(network))
+                Ok(Read::Network(Box::new(network)))
             }
         }
     }
 }
 
-/// What a card says of its model, besides what the run does: how its weights are read, and which file they are in.
-pub(crate) fn describe(card: &mut Value, form: &Form, file: &Path) -> Result<(), TrainError> {
+/// What a card says of its model, besides what the run does: how its weights are read, which file they are in, and what
+/// that needs besides.
+pub(crate) fn describe(
+    card: &mut Value,
+    words: &mut String,
+    form: &Form,
+    file: &Path,
+    base: Option<&Base>,
+) -> Result<(), TrainError> {
     let bytes = std::fs::read(file).map_err(|error| unusable(file, error))?;
     card["model"] = json!(form);
     card["file_sha256"] = json!(sha256(&bytes));
+    if let Some(base) = base {
+        card["base"] = json!(base);
+        let Base { name, sha256, .. } = base;
+        words.push_str(&format!(
+            "\n`{ADAPTERS}` holds what was trained. It stands beside public weights that are not here: `{name}`, SHA-256 \
+             `{sha256}`.\n"
+        ));
+    }
     Ok(())
 }
 

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use dither_accounting::Composition;
 use dither_core::{Budget, Delta, Epsilon, Neighbors, PrivacyUnit};
 use dither_ledger::{ScopeLimit, ScopePath};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::model::Clipping;
 use crate::nn::Description;
 use crate::train::adaptive::Adaptive;
 use crate::train::error::TrainError;
+use crate::train::files::PublicFiles;
 use crate::train::load::{Data, Label};
 use crate::train::optimizer::{Method, Schedule};
 use crate::train::plan::{NoiseGoal, PlanRequest, SampleGoal};
@@ -192,19 +193,22 @@ pub struct TrainingPart {
     pub steps: Option<u64>,
     /// How often a unit takes part on average.
     pub epochs: Option<f64>,
-    /// How many units are handed to the model at once.
-    #[serde(default = "thirty_two")]
-    pub physical: usize,
+    /// How many units are handed to the model at once: 32, or as many as fit into `memory` if those are fewer.
+    #[serde(default, serialize_with = "or_usual")]
+    pub physical: Option<usize>,
     /// After how many steps a checkpoint is written.
     #[serde(default = "hundred")]
     pub checkpoint_every: NonZeroU64,
-    /// How much memory model and batch may take, such as `2GB`. It changes no result, so it is no part of what the job is.
+    /// How much memory model and batches may take, such as `2GB`. It is no part of what the job is.
     #[serde(default, skip_serializing)]
     pub memory: Option<String>,
 }
 
-fn thirty_two() -> usize {
-    32
+/// How many units are handed to a model at once where nothing speaks against it: those of a part on average.
+pub(crate) const USUAL_PHYSICAL: usize = 32;
+
+fn or_usual<S: Serializer>(physical: &Option<usize>, serializer: S) -> Result<S::Ok, S::Error> {
+    physical.unwrap_or(USUAL_PHYSICAL).serialize(serializer)
 }
 fn hundred() -> NonZeroU64 {
     NonZeroU64::MIN.saturating_add(99)
@@ -341,12 +345,6 @@ impl Job {
             ClippingPart::Flat { bound } => (Clipping::Flat { bound }, None),
             ClippingPart::PerLayer { bounds } => (Clipping::PerLayer { bounds }, None),
             ClippingPart::Automatic { bound } => (Clipping::Automatic { bound }, None),
-            // The kernels of networks round the gradient of a unit in another way beside others, so that whether it is within
-            // the norm could depend on them, and the count would move by more than one unit.
-            ClippingPart::Adaptive { .. } if matches!(self.model, ModelPart::Network { .. }) => {
-                let hint = "use `flat` or `automatic`, or a linear model";
-                return Err(TrainError::field("clipping.kind", "networks cannot be clipped adaptively yet", hint));
-            }
             ClippingPart::Adaptive { bound, quantile, learning_rate, count_noise } => {
                 (Clipping::Flat { bound }, Some(Adaptive { quantile, learning_rate, count_noise }))
             }
@@ -393,14 +391,19 @@ impl Job {
     /// # Errors
     /// A vocabulary that cannot be read.
     pub fn shape(&self, base: &Path) -> Result<(usize, usize), TrainError> {
+        self.shape_among(&mut PublicFiles::default(), base)
+    }
+
+    /// The same, where public files that were read already are not read again.
+    pub(crate) fn shape_among(&self, files: &mut PublicFiles, base: &Path) -> Result<(usize, usize), TrainError> {
         let outputs = |label: &Label| match label {
             Label::Class { classes, .. } => classes.len(),
             Label::Number { .. } => 1,
         };
         Ok(match &self.data {
             Data::Table { features, label, .. } => (features.iter().map(|f| f.width()).sum(), outputs(label)),
-            Data::Text { tokens, length, label, .. } => {
-                let count = tokens.open(base, *length)?.count() as usize;
+            Data::Text { label, .. } => {
+                let count = files.vocabulary(&self.data, base)?.map_or(0, |vocabulary| vocabulary.count()) as usize;
                 (count, label.as_ref().map_or(count, outputs))
             }
             Data::Images { classes, pixels, .. } => (*pixels, *classes as usize),

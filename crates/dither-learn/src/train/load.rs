@@ -2,11 +2,13 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::train::data::Rows;
 use crate::train::error::TrainError;
+use crate::train::files::PublicFiles;
 use crate::train::key::unusable;
 use crate::train::lines::{Lines, cells, open};
 use crate::train::reader::Reader;
@@ -120,7 +122,7 @@ pub struct Source {
     unit: Option<String>,
     /// Where the cells of a row stand that are read.
     header: Vec<String>,
-    vocabulary: Option<Vocabulary>,
+    vocabulary: Option<Arc<Vocabulary>>,
     /// Who reads the file, where it is no text.
     reader: Option<Reader>,
 }
@@ -140,12 +142,23 @@ impl Source {
     /// # Errors
     /// As [`Source::open`].
     pub fn open_with(data: &Data, base: &Path, unit: Option<&str>, reader: Option<Reader>) -> Result<Self, TrainError> {
+        Self::open_among(&mut PublicFiles::default(), data, base, unit, reader)
+    }
+
+    /// The same, where public files that were read already are not read again.
+    pub(crate) fn open_among(
+        files: &mut PublicFiles,
+        data: &Data,
+        base: &Path,
+        unit: Option<&str>,
+        reader: Option<Reader>,
+    ) -> Result<Self, TrainError> {
         let mut source = Self {
             data: data.clone(),
             base: base.to_owned(),
             unit: unit.map(str::to_owned),
             header: Vec::new(),
-            vocabulary: None,
+            vocabulary: files.vocabulary(data, base)?,
             reader: None,
         };
         let mut columns: Vec<&str> = unit.into_iter().collect();
@@ -173,8 +186,7 @@ impl Source {
                 columns.push(label.column()?);
                 (file, *delimiter, names)
             }
-            Data::Text { file, delimiter, columns: names, text, tokens, length, label } => {
-                source.vocabulary = Some(tokens.open(base, *length)?);
+            Data::Text { file, delimiter, columns: names, text, label, .. } => {
                 columns.push(text);
                 if let Some(label) = label {
                     columns.push(label.column()?);
@@ -235,7 +247,7 @@ impl Source {
 
     /// The digest of the vocabulary that texts are read with; empty where none is read from a file.
     pub fn vocabulary(&self) -> &str {
-        self.vocabulary.as_ref().map_or("", Vocabulary::digest)
+        self.vocabulary.as_deref().map_or("", Vocabulary::digest)
     }
 
     /// The rows of a file about nobody, such as the test part of a benchmark.

@@ -3,6 +3,7 @@
 use dither_core::{GateError, L2Sensitivity, Ratio};
 
 use crate::nn::{sum_of_squares, wide};
+use crate::train::adaptive::{COUNT_ALLOWANCE, WHOLE};
 use crate::train::error::TrainError;
 
 /// What rounding inside the sum of one part may add to the contribution of a unit, relative to the clipping norm.
@@ -39,7 +40,7 @@ pub struct Lattice {
     exponent: i32,
     sensitivity: L2Sensitivity,
     variance: Ratio,
-    /// By how many steps a unit moves the count, of a lattice that has one; its sums are in clipping norms.
+    /// How many steps of the count are half a unit, of a lattice that has one; its sums are in clipping norms.
     count: Option<u64>,
 }
 
@@ -116,33 +117,35 @@ impl Lattice {
     }
 
     /// The lattice for gradients in clipping norms, whatever these are in a step, and a count beside them, to which every
-    /// unit adds ½ or −½ and whose noise has a deviation of `count_noise`.
+    /// unit adds ½ to −½ and whose noise has a deviation of `count_noise`.
     ///
     /// # Errors
     /// As [`Lattice::new`]; and a count whose noise is at most half the multiplier, since it alone would cost more than
     /// the run may.
     ///
     /// # Privacy
-    /// Let A bound what a unit does to the gradients, as in [`Lattice::new`] with a norm of 1, and let it move the count
-    /// by c, exactly. Both together move by S = √(A² + c²), and every coordinate has noise of deviation zS: that of the
-    /// Gaussian mechanism on one vector. c is chosen so that this is `count_noise` units of 2c, or slightly more:
-    /// c = ⌊zS/2·count_noise⌋. Then S² = A²/(1 − (z/2·count_noise)²), and with z_Δ = zS/A follows
-    /// 1/z² = 1/z_Δ² + 1/(2·count_noise)².
+    /// Let A bound what a unit does to the gradients, as in [`Lattice::new`] with a norm of 1, and let c steps of the count
+    /// be half a unit. A unit adds c steps at most, and what others of its part count beside it changes by at most ac, where
+    /// a is [`COUNT_ALLOWANCE`]; rounding to a step makes one more. So it moves the count by M = c(1 + a) + 1 and both
+    /// together by S = √(A² + M²), and every coordinate has noise of deviation zS: that of the Gaussian mechanism on one
+    /// vector. c is chosen so that this is `count_noise` units of 2c, or slightly more: c = ⌊zS₀/2·count_noise⌋ for
+    /// S₀² = A²/(1 − ((1 + a)z/2·count_noise)²) ≤ S², and with z_Δ = zS/A follows 1/z² = 1/z_Δ² + (1 + a)²/(2·count_noise)².
     ///
     /// # References
     /// Andrew et al., *Differentially Private Learning with Adaptive Clipping*, 2021, Theorem 1.
     pub fn counting(multiplier: f64, count_noise: f64, weights: usize, steps: u64) -> Result<Self, TrainError> {
         let plain = Self::new(1.0, multiplier, weights, steps)?;
         let ratio = multiplier / (2.0 * count_noise);
+        let allowed = 1.0 + COUNT_ALLOWANCE;
         let gradients = plain.sensitivity.squared();
-        let all = (gradients as f64 / (1.0 - ratio * ratio)).sqrt();
+        let all = (gradients as f64 / (1.0 - (allowed * ratio).powi(2))).sqrt();
         let count = (all * ratio).floor();
-        if !(count_noise > 0.0 && ratio < 1.0 && (1.0..1e15).contains(&count)) {
-            let hint = format!("use more than {:.3}, about a twentieth of a sample", multiplier / 2.0);
+        if !(count_noise > 0.0 && allowed * ratio < 1.0 && (1.0..1e15).contains(&count)) {
+            let hint = format!("use more than {:.3}, about a twentieth of a sample", allowed * multiplier / 2.0);
             return Err(TrainError::field("clipping.count_noise", format!("{count_noise}"), hint));
         }
-        let count = count as u64;
-        let squared = gradients + u128::from(count) * u128::from(count);
+        let (count, moved) = (count as u64, (count * allowed).ceil() as u128 + 1);
+        let squared = gradients + moved * moved;
         let variance = Ratio::at_least(squared as f64 * multiplier * multiplier * (1.0 + 1e-12));
         let variance = variance.ok_or_else(|| {
             TrainError::field("clipping.count_noise", format!("{count_noise}"), "use about a twentieth of a sample")
@@ -165,9 +168,17 @@ impl Lattice {
         self.variance
     }
 
-    /// By how many steps a unit moves the count, if there is one.
+    /// How many steps of the count are half a unit, if there is a count.
     pub fn count(&self) -> Option<u64> {
         self.count
+    }
+
+    /// The count in steps: of so many units that count so much together, in parts of [`WHOLE`]. Without a count it is 0.
+    pub(crate) fn count_of(&self, counted: u64, units: usize) -> i64 {
+        // ½ for a unit that counts all, and −½ for one that counts nothing.
+        let more = 2 * i128::from(counted) - units as i128 * i128::from(WHOLE);
+        let steps = more.saturating_mul(i128::from(self.count.unwrap_or(0))) + i128::from(WHOLE / 2);
+        steps.div_euclid(i128::from(WHOLE)).clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     /// The standard deviation of the noise, in the units of a gradient; in clipping norms where there is a count.

@@ -204,6 +204,11 @@ impl DpPlan {
         self.rate
     }
 
+    /// How many units are in a sample on average, as far as that is public.
+    pub fn expected_units(&self) -> f64 {
+        self.units.map_or(self.divisor, |units| units as f64 * self.rate.as_f64())
+    }
+
     /// How many steps are planned, and charged.
     pub fn steps(&self) -> u64 {
         self.steps
@@ -374,10 +379,18 @@ fn check_delta(request: &PlanRequest, rate: Ratio, divisor: f64) -> Result<(), T
         return Err(TrainError::field("privacy.delta", "Gaussian noise needs a delta", "use a decimal such as 1e-6"));
     }
     if delta * units >= 1.0 {
-        let problem = format!("{} is not below one in {units:.0} units", request.delta);
-        return Err(TrainError::field("privacy.delta", problem, format!("use at most {:.0e}", 0.1 / units)));
+        let problem = format!("{:e} is not below one in {units:.0} units", delta);
+        let hint = format!("use {:e} or less, a tenth of one in {units:.0} units", one_digit(0.1 / units));
+        return Err(TrainError::field("privacy.delta", problem, hint));
     }
     Ok(())
+}
+
+/// A positive number rounded down to one digit.
+fn one_digit(value: f64) -> f64 {
+    let exponent = value.log10().floor() as i32;
+    let digit = (value / 10f64.powi(exponent) * (1.0 + 1e-12)).floor();
+    format!("{digit}e{exponent}").parse().unwrap_or(value)
 }
 
 /// The norm of the whole clipped gradient, rounded up.

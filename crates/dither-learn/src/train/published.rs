@@ -3,23 +3,19 @@
 //! # References
 //! The format and what it means are those of the `tokenizers` library of Hugging Face, which does the work.
 
-use std::io::Read;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
 use tokenizers::utils::truncation::TruncationParams;
 use tokenizers::{PostProcessor, Tokenizer};
 
 use crate::nn::Gguf;
 use crate::train::error::TrainError;
+use crate::train::files::PublicFile;
 use crate::train::guarded::guarded;
 use crate::train::key::unusable;
-use crate::train::lines::open;
 
 /// Of a text so many bytes are read for each token that is wanted.
 const BYTES_PER_TOKEN: usize = 64;
-/// The largest vocabulary file.
-const MOST_BYTES: u64 = 1 << 30;
 
 /// A vocabulary that was read.
 pub(crate) struct Published {
@@ -30,14 +26,14 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    pub fn open(path: &Path, length: usize) -> Result<Self, TrainError> {
-        let mut bytes = Vec::new();
-        open(path)?.take(MOST_BYTES).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
-        let json = match Gguf::is(&bytes) {
-            true => Gguf::read(&bytes).and_then(|file| file.tokenizer()).map_err(|error| unusable(path, error))?,
+    /// The vocabulary in a file that lies there, for texts of so many tokens.
+    pub fn new(path: &Path, file: &PublicFile, length: usize) -> Result<Self, TrainError> {
+        let bytes = &file.bytes[..];
+        let json = match Gguf::is(bytes) {
+            true => Gguf::read(bytes).and_then(|file| file.tokenizer()).map_err(|error| unusable(path, error))?,
             false => String::new(),
         };
-        let text = if json.is_empty() { &bytes[..] } else { json.as_bytes() };
+        let text = if json.is_empty() { bytes } else { json.as_bytes() };
         let mut tokenizer = Tokenizer::from_bytes(text).map_err(|error| unusable(path, error))?;
         let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
         if special >= length {
@@ -50,8 +46,7 @@ impl Published {
         tokenizer.with_truncation(Some(cut)).map_err(|error| unusable(path, error))?;
         let ids = tokenizer.get_vocab(true).into_values();
         let count = ids.max().and_then(|last| last.checked_add(1)).ok_or_else(|| unusable(path, "it has no tokens"))?;
-        let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        let published = Self { tokenizer, count, length, digest };
+        let published = Self { tokenizer, count, length, digest: file.digest.clone() };
         match published.of("a").is_empty() {
             true => Err(unusable(path, "it finds no token in a text")),
             false => Ok(published),

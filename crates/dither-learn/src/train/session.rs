@@ -1,25 +1,25 @@
 //! A job from its file to a model in a folder.
 
-use std::error::Error;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dither_ledger::{Ledger, LedgerError};
-use sha2::{Digest, Sha256};
 
-use crate::model::{Batch, Clipping, Inputs, Layer, Model, Targets};
-use crate::nn::{Network, NetworkError};
+use crate::model::Model;
 use crate::train::card;
 use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
-use crate::train::folder::{CARD, Form, WEIGHTS, WORDS, describe};
-use crate::train::job::{Job, ModelPart};
+use crate::train::files::PublicFiles;
+use crate::train::folder::{CARD, WORDS, describe};
+use crate::train::job::{Job, USUAL_PHYSICAL};
 use crate::train::key::{JobFile, unusable};
-use crate::train::linear::Linear;
-use crate::train::load::{Data, Label, Source};
-use crate::train::memory;
+use crate::train::load::{Data, Source, Vocabulary};
+use crate::train::memory::{self, Memory};
 use crate::train::plan::DpPlan;
 use crate::train::reader::Reader;
+use crate::train::rehearsal::{rehearse, seconds_of_empty_step, seconds_of_unit};
+use crate::train::trainable::Trainable;
 use crate::train::trainer::{Progress, Run, Trained};
 
 /// One job: planned, and then trained.
@@ -28,9 +28,13 @@ pub struct TrainingSession {
     base: PathBuf,
     plan: DpPlan,
     model: Trainable,
+    /// Inputs and outputs of the model.
+    shape: (usize, usize),
+    memory: Memory,
+    files: PublicFiles,
+    vocabulary: Option<Arc<Vocabulary>>,
     accuracy: Option<Accuracy>,
     reader: Option<Reader>,
-    threads: usize,
 }
 
 impl TrainingSession {
@@ -54,20 +58,27 @@ impl TrainingSession {
     ///
     /// # Errors
     /// As [`TrainingSession::open`].
-    pub fn new(job: Job, base: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
+    pub fn new(mut job: Job, base: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
         let base = base.to_owned();
-        memory::check_model(&job)?;
-        let mut model = Trainable::new(&job, &base)?;
-        let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
-        memory::check_run(&job, plan.weights(), model.frozen())?;
-        rehearse(&job, &base, &plan, model.model())?;
+        let mut files = PublicFiles::default();
+        let shape = job.shape_among(&mut files, &base)?;
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Ok(Self { job, base, plan, model, accuracy: None, reader, threads })
+        // A job goes on with the batches that it was begun with, whatever the limit of memory is now.
+        job.training.physical = job.training.physical.or_else(|| begun(&job, &base));
+        let memory = memory::settle(&job, shape.0, shape.1, threads)?;
+        // From here on it is part of what the job is.
+        job.training.physical = Some(memory.physical);
+        let mut model = Trainable::new(&job, &base, &mut files, shape)?;
+        let vocabulary = files.vocabulary(&job.data, &base)?;
+        files.forget_bytes();
+        let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
+        rehearse(&job, &plan, model.model(), shape)?;
+        Ok(Self { job, base, plan, model, shape, memory, files, vocabulary, accuracy: None, reader })
     }
 
     /// Has at most so many threads work instead of as many as there are cores. The model is the same, bit by bit.
     pub fn limit_threads(&mut self, threads: NonZero<usize>) {
-        self.threads = threads.get();
+        self.memory.threads = self.memory.threads.min(threads.get());
     }
 
     /// The plan.
@@ -78,6 +89,11 @@ impl TrainingSession {
     /// The job.
     pub fn job(&self) -> &Job {
         &self.job
+    }
+
+    /// About how much memory it takes, with the units and threads that work at once.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The model; its weights are those it begins with until [`TrainingSession::train`] has returned.
@@ -95,6 +111,26 @@ impl TrainingSession {
         self.base.join(&self.job.output.folder)
     }
 
+    pub(crate) fn ledger_path(&self) -> PathBuf {
+        self.base.join(&self.job.ledger.file)
+    }
+
+    /// What the result depends on besides plan and schedule, in words that do not change.
+    pub(crate) fn description(&self) -> Result<String, TrainError> {
+        let mut text = serde_json::to_string(&self.job).map_err(|error| TrainError::Job(error.to_string()))?;
+        text.push_str(self.model.digest());
+        text.push_str(self.vocabulary.as_deref().map_or("", Vocabulary::digest));
+        Ok(text)
+    }
+
+    /// How long the gradient of a unit takes on one thread, and a step without a unit.
+    pub(crate) async fn timed(&mut self) -> Result<(f64, f64), TrainError> {
+        let Memory { physical, threads, .. } = self.memory;
+        let unit = seconds_of_unit(&self.job, &self.plan, self.model.model(), self.shape, physical)?;
+        let schedule = self.job.schedule();
+        Ok((unit, seconds_of_empty_step(&self.plan, schedule, self.model.model(), threads).await?))
+    }
+
     /// The plan in words, with its warnings.
     ///
     /// # Errors
@@ -108,7 +144,7 @@ impl TrainingSession {
              ε {} at δ {:e}, for {}: PLD {}, RDP {}\n",
             plan.weights(),
             plan.steps(),
-            plan.units().map_or(plan.divisor(), |units| units as f64 * plan.rate().as_f64()),
+            plan.expected_units(),
             plan.parts(),
             plan.noise_multiplier(),
             card::clipping_norm(plan),
@@ -119,6 +155,12 @@ impl TrainingSession {
             amount(price.basic),
             amount(price.rdp),
         );
+        if let Some(part) = &self.job.evaluation {
+            text.push_str(&format!(
+                "evaluation: a further ε {} for noisy counts of right and wrong rows\n",
+                part.epsilon
+            ));
+        }
         plan.warnings().iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
         Ok(text)
     }
@@ -139,7 +181,7 @@ impl TrainingSession {
         operator: bool,
         watch: &mut dyn FnMut(Progress<'_>) -> bool,
     ) -> Result<Trained, TrainError> {
-        let (ledger_path, name) = (self.base.join(&self.job.ledger.file), self.job.name());
+        let (ledger_path, name) = (self.ledger_path(), self.job.name());
         match (JobFile::exists(&ledger_path, &name), resume) {
             (true, false) => {
                 let hint = "add --resume to go on for free, or give it another `run` name to charge it anew";
@@ -152,17 +194,14 @@ impl TrainingSession {
             _ => {}
         }
         let unit = self.job.unit.column.as_deref();
-        let open = |data: &Data| Source::open_with(data, &self.base, unit, self.reader);
+        let files = &mut self.files;
+        let mut open = |data: &Data| Source::open_among(files, data, &self.base, unit, self.reader);
         let source = open(&self.job.data)?;
         let measured = self.job.evaluation.as_ref().map(|part| open(&part.data)).transpose()?;
         let folder = self.folder();
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
-        let mut description = serde_json::to_string(&self.job).map_err(|error| TrainError::Job(error.to_string()))?;
-        if let Trainable::Network(_, weights) = &self.model {
-            description.push_str(weights);
-        }
-        description.push_str(source.vocabulary());
+        let description = self.description()?;
         let ledger = Ledger::open(&ledger_path).await?;
         let mut key = match JobFile::open(&ledger_path, &name) {
             Ok(key) => key,
@@ -176,8 +215,8 @@ impl TrainingSession {
             plan: &self.plan,
             schedule: self.job.schedule(),
             description: &description,
-            physical: self.job.training.physical,
-            threads: self.threads,
+            physical: self.memory.physical,
+            threads: self.memory.threads,
             source: &source,
             job: &mut key,
             ledger: &ledger,
@@ -209,12 +248,12 @@ impl TrainingSession {
         }
         let trained = trained?;
         let receipt = format!("{}:{}", trained.receipt.sequence, trained.receipt.head);
-        self.model.write(&folder, &receipt)?;
+        let (file, beside) = self.model.write(&folder, &receipt)?;
         let accuracy = self.accuracy.as_ref();
         let mut json = card::json(&self.plan, &trained, accuracy)?;
-        describe(&mut json, &self.model.form(), &folder.join(WEIGHTS))?;
-        let json = format!("{json:#}\n");
-        for (name, text) in [(WORDS, card::markdown(&self.plan, &trained, accuracy)?), (CARD, json)] {
+        let mut words = card::markdown(&self.plan, &trained, accuracy)?;
+        describe(&mut json, &mut words, &self.model.form(), &file, beside)?;
+        for (name, text) in [(WORDS, words), (CARD, format!("{json:#}\n"))] {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|error| unusable(&path, error))?;
         }
@@ -222,147 +261,11 @@ impl TrainingSession {
     }
 }
 
-/// Has the model clip the gradient of a made-up row, so that a model that does not fit the table is found out before the
-/// charge.
-fn rehearse(job: &Job, base: &Path, plan: &DpPlan, model: &mut dyn Model) -> Result<(), TrainError> {
-    let wrong = |problem: String| TrainError::field("model", problem, "make its inputs and outputs those of `data`");
-    let (inputs, outputs) = job.shape(base)?;
-    let last = (outputs.max(1) - 1) as u32;
-    let label = |label: &Label| match label {
-        Label::Class { .. } => Targets::Classes(vec![last]),
-        Label::Number { .. } => Targets::Numbers(vec![0.5]),
-    };
-    let numbers = || Inputs::Numbers { values: vec![0.5; inputs], width: inputs };
-    let (inputs, targets) = match &job.data {
-        Data::Table { label: kind, .. } => (numbers(), label(kind)),
-        Data::Images { .. } => (numbers(), Targets::Classes(vec![last])),
-        Data::Text { length, label: kind, .. } => {
-            // All different where there are enough: attention to the same thing everywhere has no gradient.
-            let ids = (0..*length).map(|place| last_of(inputs, place)).collect();
-            let targets = kind.as_ref().map_or(Targets::NextToken, label);
-            (Inputs::Tokens { ids, length: *length, lengths: vec![*length] }, targets)
-        }
-    };
-    let mut sum = vec![0.0; plan.weights()];
-    let batch = Batch { inputs, targets, offsets: vec![0, 1] };
-    let seen = model.add_clipped(&batch, &plan.clipping(), &mut sum).map_err(|error| wrong(error.to_string()))?;
-    let mut integers = vec![0; plan.weights()];
-    let untold = plan.adaptive().is_some() && seen.norms.is_empty();
-    if untold || seen.not_finite > 0 || plan.lattice().add(&sum, 1, plan.norm(), &mut integers).is_err() {
-        return Err(wrong("it does not clip the gradient of a made-up row".into()));
-    }
-    let still = unmoved(model, &batch, &plan.clipping(), &sum).map_err(|error| wrong(error.to_string()))?;
-    still.map_or(Ok(()), |name| Err(wrong(format!("{name} has no gradient, so noise alone would move it"))))
-}
-
-/// The token as many places before the last one.
-fn last_of(count: usize, place: usize) -> u32 {
-    let count = count.max(1);
-    (count - 1 - place % count) as u32
-}
-
-/// An adapter that a made-up row does not move. The second half of one starts with zeros, so that the first has a gradient
-/// only after a step; the weights are put back after it.
-fn unmoved(
-    model: &mut dyn Model,
-    batch: &Batch,
-    clipping: &Clipping,
-    first: &[f32],
-) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
-    let adapters: Vec<Layer> = model.layers().iter().filter(|layer| layer.name.contains(".lora_")).cloned().collect();
-    if adapters.is_empty() {
-        return Ok(None);
-    }
-    let weights = model.trainable().to_vec();
-    model.trainable_mut().iter_mut().zip(first).for_each(|(weight, g)| *weight -= g);
-    let mut second = vec![0.0; weights.len()];
-    let seen = model.add_clipped(batch, clipping, &mut second);
-    model.trainable_mut().copy_from_slice(&weights);
-    seen?;
-    let zero = |layer: &&Layer| {
-        let length = layer.shape.iter().product::<usize>();
-        second[layer.start..layer.start + length].iter().all(|g| *g == 0.0)
-    };
-    Ok(adapters.iter().find(zero).map(|layer| layer.name.clone()))
-}
-
-/// The model of a job.
-enum Trainable {
-    Linear(Linear),
-    /// With the digest of the file that its first weights come from.
-    Network(Box<Network>, String),
-}
-
-impl Trainable {
-    fn new(job: &Job, base: &Path) -> Result<Self, TrainError> {
-        let refused = |error: NetworkError| TrainError::field("model", error.to_string(), "see docs/networks.md");
-        match &job.model {
-            ModelPart::Linear {} if matches!(job.data, Data::Text { label: None, .. }) => {
-                Err(TrainError::field("model", "a linear model has no next token", "declare a `label`"))
-            }
-            ModelPart::Linear {} => {
-                let (inputs, outputs) = job.shape(base)?;
-                Ok(Self::Linear(Linear::new(inputs, outputs)?))
-            }
-            ModelPart::Network { network, weights, sha256 } => {
-                // First weights are public: a number that follows from the job makes them the same when it is resumed.
-                let seed = u64::from_str_radix(&job.name()[..16], 16).unwrap_or_default();
-                let mut network = Network::new(network, seed).map_err(refused)?;
-                let mut digest = String::new();
-                if let Some(file) = weights {
-                    let path = base.join(file);
-                    let bytes = std::fs::read(&path).map_err(|error| unusable(&path, error))?;
-                    digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-                    if let Some(wanted) = sha256.as_ref().filter(|wanted| !wanted.eq_ignore_ascii_case(&digest)) {
-                        return Err(unusable(&path, format!("its SHA-256 is {digest}, and the job says {wanted}")));
-                    }
-                    network.import(&bytes).map_err(|error| unusable(&path, error))?;
-                }
-                Ok(Self::Network(Box::new(network), digest))
-            }
-        }
-    }
-
-    fn model(&mut self) -> &mut dyn Model {
-        match self {
-            Self::Linear(linear) => linear,
-            Self::Network(network, _) => network.as_mut(),
-        }
-    }
-
-    /// How many weights are not trained.
-    fn frozen(&self) -> usize {
-        match self {
-            Self::Linear(_) => 0,
-            Self::Network(network, _) => network.parameters.frozen.len(),
-        }
-    }
-
-    /// What it looks like, for its card.
-    fn form(&self) -> Form {
-        match self {
-            Self::Linear(linear) => {
-                let [outputs, inputs] = linear.shape();
-                Form::Linear { inputs, outputs }
-            }
-            Self::Network(network, _) => Form::Network { network: network.description().clone() },
-        }
-    }
-
-    /// Writes all weights, and adapters by themselves where there are some.
-    fn write(&self, folder: &Path, receipt: &str) -> Result<(), TrainError> {
-        let path = folder.join(WEIGHTS);
-        let write = |path: PathBuf, bytes: &[u8]| std::fs::write(&path, bytes).map_err(|error| unusable(&path, error));
-        match self {
-            Self::Linear(linear) => card::write_weights(&path, linear, receipt),
-            Self::Network(network, _) => {
-                let bytes = network.export().map_err(|error| unusable(&path, error))?;
-                write(path, &bytes)?;
-                // Only a network with adapters has any to write.
-                let Ok(adapters) = network.export_adapters() else { return Ok(()) };
-                write(folder.join("adapter_model.safetensors"), &adapters.weights)?;
-                write(folder.join("adapter_config.json"), adapters.config.as_bytes())
-            }
-        }
-    }
+/// How many units at once a job was begun with that leaves it open.
+fn begun(job: &Job, base: &Path) -> Option<usize> {
+    let mut job = job.clone();
+    (1..=USUAL_PHYSICAL).find(|physical| {
+        job.training.physical = Some(*physical);
+        JobFile::exists(&base.join(&job.ledger.file), &job.name())
+    })
 }

@@ -6,6 +6,7 @@ use dither_core::GateError;
 
 use crate::model::{Clipping, Model, Observed};
 use crate::nn::{Buffer, add_to};
+use crate::train::adaptive::counted;
 use crate::train::data::Table;
 use crate::train::plan::DpPlan;
 
@@ -41,13 +42,13 @@ struct Turn<'a> {
     /// The sum so far of a part that has several chunks.
     part: Buffer,
     observed: Observed,
-    /// How many units were not clipped.
-    unclipped: u64,
+    /// What units counted, of adaptive clipping.
+    counted: u64,
     failure: Option<String>,
 }
 
 impl<M: Model + ?Sized> Adder<'_, M> {
-    /// Adds the lattice sums of all parts to `sum`, and says how many units were not clipped, if the model tells norms.
+    /// Adds the lattice sums of all parts to `sum`, and says what units count together, if the model tells norms.
     ///
     /// A part is cut into even chunks of at most `physical` units. Each is computed by one thread, from zero, and chunks
     /// are added in their order. So no bit depends on the number of threads or on who was faster: a step that is
@@ -58,7 +59,7 @@ impl<M: Model + ?Sized> Adder<'_, M> {
     pub fn add(&self, parts: &[Vec<u32>], sum: &mut [i64]) -> Result<(Observed, u64), String> {
         let chunks: Vec<Chunk<'_>> = parts.iter().flat_map(|units| self.chunks(units)).collect();
         let (part, observed) = (Buffer::default(), Observed::default());
-        let turn = Turn { taken: 0, added: 0, sum, part, observed, unclipped: 0, failure: None };
+        let turn = Turn { taken: 0, added: 0, sum, part, observed, counted: 0, failure: None };
         let shared = (Mutex::new(turn), Condvar::new());
         let others = self.threads.min(chunks.len()).saturating_sub(1);
         std::thread::scope(|scope| {
@@ -69,7 +70,7 @@ impl<M: Model + ?Sized> Adder<'_, M> {
             self.work(&chunks, &shared);
         });
         let turn = shared.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        turn.failure.map_or(Ok((turn.observed, turn.unclipped)), Err)
+        turn.failure.map_or(Ok((turn.observed, turn.counted)), Err)
     }
 
     fn chunks<'u>(&self, units: &'u [u32]) -> impl Iterator<Item = Chunk<'u>> {
@@ -116,8 +117,7 @@ impl<M: Model + ?Sized> Adder<'_, M> {
 
     /// Adds the sum of a chunk to its part, and that to the sum of the step when it is whole.
     fn merge(&self, chunk: &Chunk<'_>, seen: Observed, sum: Buffer, turn: &mut Turn<'_>) -> Result<(), String> {
-        // A norm that is not a number is not below.
-        turn.unclipped += seen.norms.iter().filter(|norm| **norm <= self.bound).count() as u64;
+        turn.counted += seen.norms.iter().map(|norm| counted(*norm, self.bound)).sum::<u64>();
         turn.observed.losses.extend(seen.losses);
         turn.observed.norms.extend(seen.norms);
         turn.observed.not_finite += seen.not_finite;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::train::error::TrainError;
+use crate::train::files::PublicFiles;
 use crate::train::published::Published;
 
 /// How a text becomes tokens. All ways are public: no vocabulary is read off the data.
@@ -37,13 +38,26 @@ impl Tokens {
     /// # Errors
     /// [`TrainError::Field`] and [`TrainError::File`]: a file that is none or that has no room for a token of a text.
     pub fn open(&self, base: &Path, length: usize) -> Result<Vocabulary, TrainError> {
+        self.open_among(&mut PublicFiles::default(), base, length)
+    }
+
+    /// The same, where files that were read already are not read again.
+    pub(crate) fn open_among(
+        &self,
+        files: &mut PublicFiles,
+        base: &Path,
+        length: usize,
+    ) -> Result<Vocabulary, TrainError> {
         if !(1..=1 << 16).contains(&length) || matches!(self, Self::Words { buckets: 0 }) {
             return Err(TrainError::field("data.length", "no token is read", "use 1 to 65536 tokens"));
         }
         Ok(Vocabulary(match self {
             Self::Bytes => Kind::Bytes,
             Self::Words { buckets } => Kind::Words(*buckets),
-            Self::File(file) => Kind::Published(Box::new(Published::open(&base.join(file), length)?)),
+            Self::File(file) => {
+                let path = base.join(file);
+                Kind::Published(Box::new(Published::new(&path, &*files.read(&path)?, length)?))
+            }
         }))
     }
 }

@@ -82,30 +82,38 @@ pub struct Trained {
     pub receipt: Receipt,
     /// Whether it had ended before, so that nothing was executed now.
     pub repeated: bool,
+    /// Whether it had been charged before, so that nothing was charged now.
+    pub charged_before: bool,
+}
+
+/// The name under which a run is charged: plan, schedule, description, and the public name of the key.
+pub(crate) fn request(
+    scope: &ScopePath,
+    plan: &DpPlan,
+    schedule: &Schedule,
+    description: &str,
+    physical: usize,
+    job: &JobFile,
+) -> Result<RequestId, TrainError> {
+    let schedule = serde_json::to_string(schedule).map_err(|error| TrainError::Job(error.to_string()))?;
+    // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
+    let (plan, physical) = (plan.json(), physical.to_string());
+    let parts = ["dither training 2", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
+    Ok(RequestId::digest(parts.into_iter().chain([job.key().name().as_slice()])))
 }
 
 impl<M: Model + ?Sized> Run<'_, M> {
-    /// The name under which the run is charged: plan, schedule, description, and the public name of the key.
-    pub fn request(&self) -> Result<RequestId, TrainError> {
-        let schedule = serde_json::to_string(&self.schedule).map_err(|error| TrainError::Job(error.to_string()))?;
-        let plan = self.plan.json();
-        // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
-        let physical = self.physical.to_string();
-        let parts = ["dither training 2", self.scope.as_str(), &plan, &schedule, self.description, &physical]
-            .map(str::as_bytes);
-        Ok(RequestId::digest(parts.into_iter().chain([self.job.key().name().as_slice()])))
-    }
-
     /// Charges the whole run, then trains: from the beginning, or from a checkpoint if there is one.
     ///
     /// The charge is durable before a row is read. A run that was charged is not charged again: killed at any point and
     /// started again, it goes on with the samples and the noise that it had, and ends with the same weights, bit by bit. A
-    /// run that has ended gives its weights again. `watch` is called after every step and may end the run by `false`.
+    /// run that has ended gives its weights again. `watch` is called after every step and may stop the run by `false`: then
+    /// a checkpoint is written.
     ///
     /// # Errors
     /// A ledger that refuses, and a plan of another model, cost nothing. After the charge: [`TrainError::Table`],
-    /// [`TrainError::TableChanged`], [`TrainError::Checkpoint`], [`TrainError::Ended`]. The charge stands, for all steps: steps
-    /// that were not executed are not refunded.
+    /// [`TrainError::TableChanged`], [`TrainError::Checkpoint`], [`TrainError::Stopped`], [`TrainError::Ended`]. The charge
+    /// stands, for all steps: steps that were not executed are not refunded.
     ///
     /// # Privacy
     /// The weights, and all weights on the way, are as private as [`DpPlan::event`] says, for the neighbours and the unit of
@@ -124,7 +132,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
             return Err(TrainError::field("physical", "0 units at a time", "use 1 or more"));
         }
         let mut optimizer = Optimizer::new(self.schedule, self.plan.steps(), self.model.trainable())?;
-        let request = self.request()?;
+        let (scope, description) = (&self.scope, self.description);
+        let request = request(scope, self.plan, &self.schedule, description, self.physical, self.job)?;
+        let charged_before = self.ledger.charge_of(request).await?.is_some();
         let (event, delta) = (self.plan.event().clone(), self.plan.delta());
         let label = format!("train {}", self.plan.json());
         let charge = ChargeRequest { request, key: None, scope: self.scope.clone(), event, delta, label };
@@ -143,7 +153,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
                 }
                 self.model.trainable_mut().copy_from_slice(&weights);
                 let (finished, receipt) = (release.value().clone(), release.receipt().clone());
-                return Ok(Trained { finished, receipt, repeated: true });
+                return Ok(Trained { finished, receipt, repeated: true, charged_before });
             }
         };
         // From here on rows may be read.
@@ -182,17 +192,21 @@ impl<M: Model + ?Sized> Run<'_, M> {
             observed: Observed::default(),
             watch,
             failure: String::new(),
+            stopped: false,
         };
         let sealed = charged.release(Sensitive::new(&mut trainer), self.job.key_mut());
         give_back();
-        let Trainer { optimizer, failure, .. } = trainer;
-        let sealed = sealed.map_err(|_| TrainError::Ended { detail: failure })?;
+        let Trainer { optimizer, failure, stopped, executed, checkpoint, .. } = trainer;
+        let sealed = sealed.map_err(|_| match stopped {
+            true => TrainError::Stopped { executed, planned: self.plan.steps(), checkpoint },
+            false => TrainError::Ended { detail: failure },
+        })?;
         let weights = optimizer.result(self.model.trainable()).to_vec();
         let digest = checkpoint::digest(&weights);
         let finished = sealed.map(|executed| Finished { executed, weights: digest });
         let release = self.ledger.publish(request, finished).await?;
         self.model.trainable_mut().copy_from_slice(&weights);
-        Ok(Trained { finished: release.value().clone(), receipt, repeated: false })
+        Ok(Trained { finished: release.value().clone(), receipt, repeated: false, charged_before })
     }
 }
 
@@ -215,6 +229,8 @@ struct Trainer<'run, M: ?Sized> {
     observed: Observed,
     watch: &'run mut dyn FnMut(Progress<'_>) -> bool,
     failure: String,
+    /// Whether the one who watches ended the run.
+    stopped: bool,
 }
 
 impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
@@ -235,11 +251,9 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
             threads: self.threads,
         };
         let (gradients, count) = sum.split_at_mut(self.plan.weights());
-        let (observed, unclipped) = adder.add(&parts, gradients).map_err(|error| self.fail(error))?;
-        if let (Some(count), Some(moved)) = (count.first_mut(), self.plan.lattice().count()) {
-            // ½ for each unit that is not clipped and −½ for each other one; half a unit are `moved` steps.
-            let more = 2 * unclipped as i64 - parts.iter().map(Vec::len).sum::<usize>() as i64;
-            *count = more.saturating_mul(moved as i64);
+        let (observed, counted) = adder.add(&parts, gradients).map_err(|error| self.fail(error))?;
+        if let Some(count) = count.first_mut() {
+            *count = self.plan.lattice().count_of(counted, parts.iter().map(Vec::len).sum());
         }
         if self.operator {
             self.observed = observed;
@@ -267,10 +281,13 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
             self.save().map_err(|error| self.fail(error))?;
         }
         let observed = self.operator.then_some(&self.observed);
-        match (self.watch)(Progress { executed: self.executed, planned, bound, observed }) {
-            true => Ok(()),
-            false => Err(self.fail("it was interrupted")),
+        if (self.watch)(Progress { executed: self.executed, planned, bound, observed }) {
+            return Ok(());
         }
+        // What was executed is kept, so that nothing is executed twice.
+        self.save().map_err(|error| self.fail(error))?;
+        self.stopped = true;
+        Err(GateError::Failed)
     }
 }
 

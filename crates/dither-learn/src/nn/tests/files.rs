@@ -55,6 +55,27 @@ fn a_pretrained_trunk_takes_adapters_and_a_head() {
 }
 
 #[test]
+fn only_what_a_file_lacks_is_drawn_and_it_is_what_it_would_have_been() {
+    for (name, description) in descriptions() {
+        let whole = network(&description, 3);
+        let names: Vec<String> = whole.parameters.tensors().map(|(layer, _)| layer.name.clone()).collect();
+        let bytes = whole.export().unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        // Every third tensor, then all but those, then none.
+        for kept in [|n: usize| n % 3 == 0, |n| n % 3 > 0, |_| false] {
+            let some = names.iter().enumerate().filter(|(n, _)| kept(*n));
+            let file = safetensors::serialize(some.map(|(_, name)| (name, tensors.tensor(name).unwrap())), None);
+            let file = file.unwrap();
+            let mut expected = Network::new(&description, 8).unwrap();
+            let missing = expected.import(&file).unwrap();
+            let (found, lacking) = Network::with_weights(&description, 8, &file).unwrap();
+            assert_eq!((found.trainable(), &lacking), (expected.trainable(), &missing), "{name}");
+            assert_eq!(found.parameters.frozen, expected.parameters.frozen, "{name}");
+        }
+    }
+}
+
+#[test]
 fn files_that_do_not_fit_change_nothing() {
     let mut network = network(&Description::softmax(4, 3), 1);
     let before = network.trainable().to_vec();

@@ -3,6 +3,7 @@
 mod adaptive;
 mod audit;
 mod bounds;
+mod counted;
 mod data;
 mod folder;
 mod inversion;
@@ -25,6 +26,7 @@ use dither_ledger::{Ledger, Record, ScopeLimit};
 use dither_noise::{JobKey, hazmat};
 
 use crate::model::{Batch, Clipping, Inputs, Layer, Model, Observed};
+use crate::train::data::{Rows, Table};
 use crate::train::error::TrainError;
 use crate::train::key::JobFile;
 use crate::train::linear::Linear;

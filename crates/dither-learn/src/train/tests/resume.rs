@@ -25,10 +25,43 @@ async fn uninterrupted(seed: u8) -> Vec<f32> {
     setup(folder.path()).with_key(seed).trained().await
 }
 
-/// Starts the run and lets it go at this step.
+/// Starts the run and lets it go at this step, as if it were killed: with the checkpoint that there was, if any.
 async fn interrupted(setup: &Setup, at: u64) -> TrainError {
+    let (mut model, mut kept) = (Linear::new(1, 2).unwrap(), None);
+    let mut watch = |progress: Progress<'_>| {
+        if progress.executed >= at {
+            kept = Some(std::fs::read(setup.checkpoint()).ok());
+        }
+        progress.executed < at
+    };
+    let error = setup.run(&mut model, &mut watch).await.unwrap_err();
+    match kept {
+        Some(Some(bytes)) => std::fs::write(setup.checkpoint(), bytes).unwrap(),
+        Some(None) => std::fs::remove_file(setup.checkpoint()).unwrap(),
+        None => {}
+    }
+    error
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_keeps_every_step_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let setup = setup(folder.path()).with_key(1);
     let mut model = Linear::new(1, 2).unwrap();
-    setup.run(&mut model, &mut |progress| progress.executed < at).await.unwrap_err()
+    // A checkpoint is due every third step.
+    let error = setup.run(&mut model, &mut |progress| progress.executed < 5).await.unwrap_err();
+    let TrainError::Stopped { executed: 5, planned: 10, checkpoint } = &error else { panic!("{error}") };
+    assert_eq!(*checkpoint, setup.checkpoint());
+    assert!(error.to_string().starts_with("stopped after step 5 of 10, which is kept in "), "{error}");
+    let mut steps = Vec::new();
+    let mut watch = |progress: Progress<'_>| {
+        steps.push(progress.executed);
+        true
+    };
+    let trained = setup.run(&mut model, &mut watch).await.unwrap();
+    assert!(trained.charged_before && !trained.repeated);
+    assert_eq!(steps, (6..=10).collect::<Vec<_>>(), "no step is executed twice");
+    assert_eq!(model.trainable(), uninterrupted(1).await);
 }
 
 #[tokio::test]
@@ -38,8 +71,8 @@ async fn a_run_that_stops_at_any_step_ends_with_the_same_weights_and_one_charge(
         let folder = tempfile::tempdir().unwrap();
         let setup = setup(folder.path()).with_key(1);
         // Every third step has a checkpoint: the others are executed again.
-        assert!(matches!(interrupted(&setup, at).await, TrainError::Ended { .. }));
-        assert!(matches!(interrupted(&setup, at.max(4)).await, TrainError::Ended { .. }));
+        assert!(matches!(interrupted(&setup, at).await, TrainError::Stopped { .. }));
+        assert!(matches!(interrupted(&setup, at.max(4)).await, TrainError::Stopped { .. }));
         assert_eq!(setup.trained().await, expected, "stopped at {at}");
         assert_eq!(setup.charges().await, 1);
         // Once more: the answer of the ledger, with the weights of the checkpoint.

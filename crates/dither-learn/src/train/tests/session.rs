@@ -3,6 +3,8 @@
 use dither_core::Explain;
 
 use super::*;
+use crate::train::forecast::BudgetForecast;
+use crate::train::memory::Memory;
 use crate::train::session::TrainingSession;
 
 pub(super) const JOB: &str = r#"
@@ -82,7 +84,14 @@ async fn a_job_becomes_a_model_with_a_card_and_is_never_begun_twice_by_a_slip() 
     assert!(error.hint().unwrap().contains("--resume"));
     let mut again = prepared(folder.path());
     let repeated = again.train(true, false, &mut |_| panic!("no step is executed")).await.unwrap();
-    assert_eq!((repeated.finished, again.accuracy()), (trained.finished, Some(&measured)));
+    let remembered = *again.accuracy().unwrap();
+    assert_eq!(
+        (repeated.finished, remembered.right, remembered.wrong),
+        (trained.finished, measured.right, measured.wrong)
+    );
+    assert!(
+        !trained.charged_before && !measured.charged_before && repeated.charged_before && remembered.charged_before
+    );
     assert_eq!(Setup::new(folder.path(), 1).charges().await, 2);
 }
 
@@ -180,10 +189,93 @@ async fn what_does_not_fit_the_stated_memory_is_refused_before_the_charge() {
         let (message, hint) = refused(opened(&format!("memory = {odd:?}"), 8, 32));
         assert!(message.starts_with("training.memory") && hint == "write 512MB or 2GB", "{message}");
     }
+    // Where batches are left open they are as large as fits, and the hint says so.
+    assert!(hint.contains("at most"), "{hint}");
+    assert_eq!(opened(r#"memory = "64MB""#, 1000, 32).unwrap().memory().physical, 32);
     // What fits is trained, and the limit is no part of what the job is: another one resumes it.
     let mut session = opened(r#"memory = "16MB""#, 1000, 32).unwrap();
     session.train(false, false, &mut |_| true).await.unwrap();
     let mut again = opened(r#"memory = "1GB""#, 1000, 32).unwrap();
     assert!(again.train(true, false, &mut |_| true).await.unwrap().repeated);
     assert!(opened("", 1000, 4000).is_ok(), "without a limit nothing is refused");
+}
+
+#[tokio::test]
+async fn batches_are_as_large_as_the_stated_memory_allows_and_stay_so() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path());
+    let opened = |more: &str| {
+        let network = r#"kind = "network"
+            [model.network]
+            model = "layers"
+            input = 1
+            objective = "classes"
+            layers = [{ layer = "linear", outputs = 30000 }, { layer = "linear", outputs = 2 }]"#;
+        let job = JOB.replace(r#"kind = "linear""#, network).replace("steps = 60", &format!("steps = 3\n{more}"));
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        TrainingSession::open(&folder.path().join("job.toml"))
+    };
+    // A unit takes about a quarter of a megabyte on every thread.
+    let free = *opened("").unwrap().memory();
+    assert_eq!((free.physical, free.limit), (32, None));
+    let mut session = opened(r#"memory = "12MB""#).unwrap();
+    let tight = *session.memory();
+    assert!(tight.physical < 32 && tight.whole() <= tight.limit.unwrap(), "{tight:?}");
+    let next =
+        Memory { physical: tight.physical + 1, batch: tight.batch + tight.batch / tight.physical as f64, ..tight };
+    assert!(next.whole() > 0.9 * tight.limit.unwrap(), "as large as fits: {tight:?}");
+    // With fewer units than fit on all threads, fewer threads work.
+    let one = *opened("memory = \"12MB\"\nphysical = 25").unwrap().memory();
+    assert!(one.physical == 25 && one.threads == 1 && one.whole() <= one.limit.unwrap(), "{one:?}");
+    let error = opened("memory = \"12MB\"\nphysical = 4000").map(|_| ()).unwrap_err();
+    assert!(error.hint().unwrap().starts_with("set training.physical to at most "), "{error}");
+    let error = opened(r#"memory = "5MB""#).map(|_| ()).unwrap_err();
+    assert_eq!(error.hint().unwrap(), "set training.memory to 1GB or more, lower unit.rows, or use a smaller model");
+    // A run that was begun goes on with its batches under any limit: others would round in another way.
+    session.train(false, false, &mut |_| true).await.unwrap();
+    let weights = session.model().trainable().to_vec();
+    for more in ["", r#"memory = "1GB""#] {
+        let mut again = opened(more).unwrap();
+        assert_eq!(again.memory().physical, tight.physical);
+        assert!(again.train(true, false, &mut |_| true).await.unwrap().repeated);
+        assert_eq!(again.model().trainable(), weights);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_says_what_is_left_and_what_a_run_takes_and_touches_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = prepared(folder.path());
+    let before = session.model().trainable().to_vec();
+    // A table that is not there is not missed: no row is read.
+    std::fs::remove_file(folder.path().join("table.csv")).unwrap();
+    let forecast = session.forecast().await.unwrap();
+    assert!(!folder.path().join("ledger.db").exists() && !folder.path().join("ledger.db.jobs").exists());
+    assert_eq!(session.model().trainable(), before);
+    let epsilon = session.plan().price().unwrap().best as f64 / 1e9;
+    let BudgetForecast { left_now, left_then, run_charged_before, .. } = &forecast.budget;
+    assert_eq!((left_now.epsilon, left_now.delta, *run_charged_before), (20.0, 1e-3, false));
+    let then = left_then.unwrap();
+    assert!((then.epsilon - (19.0 - epsilon)).abs() < 1e-8 && (then.delta - 9.9e-4).abs() < 1e-12, "{then:?}");
+    assert!(forecast.time.step > 0.0 && forecast.memory.whole() > 0.0);
+    assert_eq!(forecast.evaluation_epsilon, Some(1.0));
+    // After the run there is nothing to charge: what is left stays.
+    let mut session = prepared(folder.path());
+    session.train(false, false, &mut |progress| progress.executed < 5).await.unwrap_err();
+    let stopped = prepared(folder.path()).forecast().await.unwrap().budget;
+    assert!(stopped.run_charged_before && !stopped.evaluation_charged_before);
+    assert!((stopped.left_now.epsilon - (20.0 - epsilon)).abs() < 1e-8 && stopped.left_then.unwrap() == then);
+    session.train(true, false, &mut |_| true).await.unwrap();
+    let done = prepared(folder.path()).forecast().await.unwrap().budget;
+    assert!(done.evaluation_charged_before && done.left_now == then && done.left_then == Some(then));
+    // A budget that has no room, and one that the ledger has a lower limit for.
+    for (old, new) in [("epsilon = 20", "epsilon = 1.5"), ("epsilon = 20", "epsilon = 30")] {
+        let job = JOB.replace(old, new).replace("steps = 60", "steps = 61");
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        let mut session = TrainingSession::open(&folder.path().join("job.toml")).unwrap();
+        let forecast = session.forecast().await.unwrap();
+        assert_eq!(forecast.budget.left_then, None);
+        assert!(forecast.words().contains("left then  it does not fit and would be refused"));
+        session.train(false, false, &mut |_| true).await.unwrap_err();
+    }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::nn::{Decoder, Description, Network, Train};
-use crate::train::data::Table;
+use crate::train::folder::{ADAPTERS, TrainedModel, WEIGHTS};
 use crate::train::load::Tokens;
 use crate::train::session::TrainingSession;
 
@@ -193,16 +193,37 @@ async fn tr_14_adapters_all_move_and_nothing_else_does() {
         let range = layer.start..layer.start + layer.shape.iter().product::<usize>();
         assert!(before[range.clone()].iter().zip(&after[range]).all(|(a, b)| a != b), "{}", layer.name);
     }
-    let (public, trained) =
-        (tensors(&folder.path().join("public.safetensors")), tensors(&folder.path().join("model/model.safetensors")));
-    for (name, numbers) in &public {
-        assert_eq!(trained.get(name), Some(numbers), "{name} is frozen");
-    }
-    let adapters = tensors(&folder.path().join("model/adapter_model.safetensors"));
+    // Only adapters are written, and they are what was trained: the public file has all the rest.
+    let (model, public) = (folder.path().join("model"), folder.path().join("public.safetensors"));
+    assert!(!model.join(WEIGHTS).exists());
+    let adapters = tensors(&model.join(ADAPTERS));
     assert_eq!(adapters.len(), 2 * 7);
-    for (name, numbers) in adapters {
-        assert_eq!(trained.get(name.strip_prefix("base_model.model.").unwrap()), Some(&numbers), "{name}");
+    for layer in session.model().layers() {
+        let range = layer.start..layer.start + layer.shape.iter().product::<usize>();
+        let bytes: Vec<u8> = after[range].iter().flat_map(|number| number.to_le_bytes()).collect();
+        assert_eq!(adapters[&format!("base_model.model.{}", layer.name)], bytes, "{}", layer.name);
     }
+    // Beside that file they are the whole model again; beside another one, or none, they are refused.
+    let refused = |base: Option<&Path>| TrainedModel::open_beside(&model, base).err().unwrap().to_string();
+    assert!(refused(None).contains("it needs the weights public.safetensors, SHA-256 "), "{}", refused(None));
+    assert!(refused(Some(&model.join(ADAPTERS))).contains("is not the file that card.json names"));
+    let mut read = TrainedModel::open_beside(&model, Some(&public)).unwrap();
+    let texts = Inputs::Tokens { ids: vec![2, 3, 4, 1, 4, 4], length: 3, lengths: vec![3, 2] };
+    assert_eq!(read.model().predict(&texts).unwrap(), session.model().predict(&texts).unwrap());
+    // Rounded weights are a whole model.
+    let small = folder.path().join("small");
+    assert!(read.quantize(&small).unwrap().integers > 14);
+    let mut rounded = TrainedModel::open(&small).unwrap();
+    let close = |(a, b): (&f32, &f32)| (a - b).abs() < 0.05;
+    assert!(rounded.model().predict(&texts).unwrap().iter().zip(&read.model().predict(&texts).unwrap()).all(close));
+    // Control: adapters beside frozen weights that no file has are written with them.
+    let alone = job(LORA, 8)
+        .replace("weights = \"public.safetensors\"", "")
+        .replace("scope = \"people\"", "scope = \"others\"");
+    let mut session = prepared(folder.path(), &alone.replace("\"model\"", "\"alone\"")).unwrap();
+    session.train(false, false, &mut |_| true).await.unwrap();
+    let mut read = TrainedModel::open(&folder.path().join("alone")).unwrap();
+    assert_eq!(read.model().predict(&texts).unwrap(), session.model().predict(&texts).unwrap());
 }
 
 #[test]
