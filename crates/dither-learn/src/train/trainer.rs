@@ -91,7 +91,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let plan = self.plan.json();
         // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
         let physical = self.physical.to_string();
-        let parts = ["dither training 2", self.scope.as_str(), &plan, &schedule, self.description, &physical]
+        let parts = ["dither training 3", self.scope.as_str(), &plan, &schedule, self.description, &physical]
             .map(str::as_bytes);
         Ok(RequestId::digest(parts.into_iter().chain([self.job.key().name().as_slice()])))
     }
