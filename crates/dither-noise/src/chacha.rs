@@ -26,7 +26,7 @@ pub(crate) struct ChaCha {
 enum Generator {
     /// Constants, the key, the number of the next block, and that of the stream.
     #[cfg(target_arch = "x86_64")]
-    Wide([u32; WORDS]),
+    Wide(pulp::x86::V4, [u32; WORDS]),
     Narrow(ChaCha20Rng),
 }
 
@@ -70,8 +70,8 @@ const _: fn() = || {
 impl Generator {
     fn new(key: &[u8; 32], stream: u64) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if pulp::x86::V4::try_new().is_some() {
-            return Self::Wide(wide::start(key, stream));
+        if let Some(simd) = pulp::x86::V4::try_new() {
+            return Self::Wide(simd, wide::start(key, stream));
         }
         let mut narrow = ChaCha20Rng::from_seed(*key);
         narrow.set_stream(stream);
@@ -81,7 +81,7 @@ impl Generator {
     fn fill(&mut self, out: &mut [u8; REFILL]) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Wide(state) => wide::fill(state, out),
+            Self::Wide(simd, state) => wide::fill(*simd, state, out),
             Self::Narrow(narrow) => narrow.fill_bytes(out),
         }
     }
@@ -91,7 +91,7 @@ impl Drop for Generator {
     fn drop(&mut self) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Wide(state) => state.zeroize(),
+            Self::Wide(_, state) => state.zeroize(),
             Self::Narrow(_) => {}
         }
     }
@@ -118,9 +118,7 @@ mod wide {
     }
 
     /// Sixteen blocks.
-    pub fn fill(state: &mut [u32; WORDS], out: &mut [u8; REFILL]) {
-        // Checked when the state was made.
-        let Some(simd) = V4::try_new() else { unreachable!("registers do not become narrow") };
+    pub fn fill(simd: V4, state: &mut [u32; WORDS], out: &mut [u8; REFILL]) {
         simd.vectorize(
             #[inline(always)]
             || blocks(simd, state, out),
@@ -191,8 +189,8 @@ mod wide {
         }
     }
 
-    /// Where the upper row of a pair (`from` 0) and the lower one (`from` the side) come from: lanes of the upper, then of
-    /// the lower.
+    /// Where the upper row of a pair (`from` 0) and the lower one (`from` the side) come from: lanes of the upper, then
+    /// of the lower.
     const fn lanes(side: usize, from: usize) -> [u32; WORDS] {
         let (mut lanes, mut lane) = ([0; WORDS], 0);
         while lane < WORDS {
@@ -226,7 +224,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_number_of_a_block_has_64_bits() {
-        let Generator::Wide(mut state) = Generator::new(&[3; 32], 9) else {
+        let Generator::Wide(simd, mut state) = Generator::new(&[3; 32], 9) else {
             println!("skipped: registers are narrow here");
             return;
         };
@@ -237,7 +235,7 @@ mod tests {
         (state[12], state[13]) = (u32::MAX - 4, 0);
         let (mut ours, mut theirs) = ([0; REFILL], [0; REFILL]);
         for _ in 0..2 {
-            wide::fill(&mut state, &mut ours);
+            wide::fill(simd, &mut state, &mut ours);
             narrow.fill_bytes(&mut theirs);
             assert_eq!(ours, theirs);
         }

@@ -18,9 +18,9 @@ const GROUP: usize = 64;
 impl NoiseTable {
     /// Overwrites the buffer with independent draws.
     ///
-    /// Takes four, five or eight random bytes per draw, as many as slot and cell need, and eight more for each of the few
-    /// that have to be looked at, in blocks of two thousand draws. The time of a whole call depends a little on how many
-    /// these were; where a single draw is timed use [`draw`](Self::draw).
+    /// Takes four, five or eight random bytes per draw, as many as slot and cell need, and eight more for each of the
+    /// few that have to be looked at, in blocks of two thousand draws. The time of a whole call depends a little on how
+    /// many these were; where a single draw is timed use [`draw`](Self::draw).
     ///
     /// # Errors
     /// What the source reports, and [`NoiseError::Exhausted`] with probability below 2^-400; the buffer holds
@@ -34,8 +34,8 @@ impl NoiseTable {
         filled
     }
 
-    /// Adds independent draws to all integers, which count as ±2^62 beyond that: no draw reaches the end of the range then,
-    /// and no two integers are moved apart.
+    /// Adds independent draws to all integers, which count as ±2^62 beyond that: no draw reaches the end of the range
+    /// then, and no two integers are moved apart.
     ///
     /// What is added is what [`fill`](Self::fill) draws; it is added while the caches hold it.
     ///
