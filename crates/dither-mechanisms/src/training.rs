@@ -158,14 +158,11 @@ fn add_noise(table: &NoiseTable, key: &JobKey, step: u64, sum: &mut [i64], threa
     let others = threads.min(sum.len().div_ceil(BLOCK)).saturating_sub(1);
     let blocks = Mutex::new((0u64..).zip(sum.chunks_mut(BLOCK)));
     let work = || {
-        let mut noise = Vec::new();
         loop {
             let block = blocks.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((block, sum)) = block else { return Ok(()) };
-            noise.resize(sum.len(), 0);
-            table.fill(&mut key.stream(Purpose::Noise, step, block), &mut noise).map_err(|_| GateError::Failed)?;
             // A sum at the end of the range stays there, as every function of the noisy sum is free.
-            sum.iter_mut().zip(&noise).for_each(|(sum, noise)| *sum = sum.saturating_add(*noise));
+            table.add(&mut key.stream(Purpose::Noise, step, block), sum).map_err(|_| GateError::Failed)?;
         }
     };
     std::thread::scope(|scope| {

@@ -4,6 +4,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
+use crate::chacha::ChaCha;
 use crate::error::NoiseError;
 use crate::source::{BitSource, NoiseSource, Secret};
 
@@ -75,32 +76,30 @@ impl JobKey {
         outer.set_word_pos(u128::from(step) * 8);
         let mut key = Zeroizing::new([0; 32]);
         outer.fill_bytes(key.as_mut());
-        let mut inner = ChaCha20Rng::from_seed(*key);
-        inner.set_stream(part);
-        JobStream(inner)
+        JobStream(ChaCha::new(&key, part))
     }
 
     /// The secret of a purpose, to key a hash with.
     pub fn secret(&self, purpose: Purpose) -> Secret {
         let mut secret = Secret::zero();
-        self.stream(purpose, 0, 0).0.fill_bytes(secret.as_mut());
+        self.stream(purpose, 0, 0).0.fill(secret.as_mut());
         secret
     }
 
     /// A public name: another key has another one, and it tells nothing about the key.
     pub fn name(&self) -> [u8; 16] {
         let mut name = [0; 16];
-        self.stream(Purpose::Name, 0, 0).0.fill_bytes(&mut name);
+        self.stream(Purpose::Name, 0, 0).0.fill(&mut name);
         name
     }
 }
 
 /// One stream of a [`JobKey`].
-pub struct JobStream(ChaCha20Rng);
+pub struct JobStream(ChaCha);
 
 impl BitSource for JobStream {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoiseError> {
-        self.0.fill_bytes(buffer);
+        self.0.fill(buffer);
         Ok(())
     }
 }

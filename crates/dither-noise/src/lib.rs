@@ -29,6 +29,7 @@
 #![deny(missing_docs)]
 
 mod bernoulli;
+mod chacha;
 mod choice;
 mod density;
 mod error;

@@ -1,9 +1,8 @@
 //! Where random bits come from.
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::{Rng, SeedableRng};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
+use crate::chacha::ChaCha;
 use crate::error::NoiseError;
 
 /// A stream of independent, uniform random bits.
@@ -40,12 +39,12 @@ pub trait BitSource {
 /// # References
 /// Bernstein, *ChaCha, a variant of Salsa20*, 2008. Garfinkel and Leclerc, *Randomness Concerns When Deploying
 /// Differential Privacy*, 2020, section 4.
-pub struct NoiseSource(ChaCha20Rng);
+pub struct NoiseSource(ChaCha);
 
-// The generator and its buffer are overwritten on drop by the `zeroize` feature of their crate.
+// The generator and its buffer are overwritten on drop.
 const _: fn() = || {
     fn overwritten<T: ZeroizeOnDrop>() {}
-    overwritten::<ChaCha20Rng>();
+    overwritten::<ChaCha>();
 };
 
 impl NoiseSource {
@@ -56,7 +55,7 @@ impl NoiseSource {
     pub fn from_os() -> Result<Self, NoiseError> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(seed.as_mut()).map_err(|_| NoiseError::Unavailable)?;
-        Ok(Self(ChaCha20Rng::from_seed(*seed)))
+        Ok(Self(ChaCha::new(&seed, 0)))
     }
 
     /// A fresh secret of the same quality, for the keyed hash that decides which rows of a unit are kept.
@@ -69,14 +68,14 @@ impl NoiseSource {
     /// ```
     pub fn secret(&mut self) -> Secret {
         let mut secret = Secret([0; 32]);
-        self.0.fill_bytes(&mut secret.0);
+        self.0.fill(&mut secret.0);
         secret
     }
 }
 
 impl BitSource for NoiseSource {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoiseError> {
-        self.0.fill_bytes(buffer);
+        self.0.fill(buffer);
         Ok(())
     }
 }

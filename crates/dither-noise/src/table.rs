@@ -1,10 +1,10 @@
 //! Exact noise in bulk: one look into a table for nearly every draw.
 
 mod build;
+mod bulk;
 
 use dashu_int::UBig;
 use dither_core::Ratio;
-use zeroize::Zeroizing;
 
 use crate::MAX_TRIES;
 use crate::density::{Density, Shape, power_of_half};
@@ -17,12 +17,6 @@ const SLOTS: usize = 1 << SLOT_BITS;
 
 /// Heights are integers in units of 2^-36.
 const HEIGHT_BITS: u32 = 36;
-
-/// How many draws are made in a row before those that need more than a look are finished.
-const BLOCK: usize = 1024;
-
-/// Of those, how many are looked at between two calls of the source.
-const GROUP: usize = 64;
 
 /// A table for many exact draws of one distribution: what [`discrete_laplace`](crate::discrete_laplace) and
 /// [`discrete_gaussian`](crate::discrete_gaussian) draw, twenty to a hundred times faster, for widths of up to 2^50.
@@ -109,28 +103,6 @@ impl NoiseTable {
         Self::new(Density::new(Shape::Gaussian, variance), 0.028)
     }
 
-    /// Overwrites the buffer with independent draws.
-    ///
-    /// Takes two, four, five or eight random bytes per draw, as many as slot and cell need, and 24 more for each attempt
-    /// of the few that have to be looked at, in blocks of a thousand draws. The time of a whole call depends a
-    /// little on how many these were; where a single draw is timed use [`draw`](Self::draw).
-    ///
-    /// # Errors
-    /// What the source reports, and [`NoiseError::Exhausted`] with probability below 2^-400; the buffer holds
-    /// zeros then, and nothing may be released.
-    pub fn fill<S: BitSource + ?Sized>(&self, source: &mut S, out: &mut [i64]) -> Result<(), NoiseError> {
-        let filled = match SLOT_BITS + self.cell_bits {
-            ..=16 => self.fill_from::<2, S>(source, out),
-            17..=32 => self.fill_from::<4, S>(source, out),
-            33..=40 => self.fill_from::<5, S>(source, out),
-            _ => self.fill_from::<8, S>(source, out),
-        };
-        if filled.is_err() {
-            out.fill(0);
-        }
-        filled
-    }
-
     /// One draw, in a time that does not depend on it.
     ///
     /// Every attempt takes the same steps, whatever its slot, and how many attempts are rejected is independent
@@ -155,74 +127,6 @@ impl NoiseTable {
             if kept {
                 return Ok(x);
             }
-        }
-        Err(NoiseError::Exhausted)
-    }
-
-    /// [`fill`](Self::fill) from words of that many bytes.
-    fn fill_from<const BYTES: usize, S: BitSource + ?Sized>(
-        &self,
-        source: &mut S,
-        out: &mut [i64],
-    ) -> Result<(), NoiseError> {
-        let mut buffer = Zeroizing::new(vec![0u8; out.len().min(BLOCK) * BYTES]);
-        for chunk in out.chunks_mut(BLOCK) {
-            let bytes = &mut buffer[..chunk.len() * BYTES];
-            source.fill(bytes)?;
-            let (words, _) = bytes.as_chunks::<BYTES>();
-            let mut pending = [0u16; BLOCK];
-            let mut count = 0;
-            for ((place, word), x) in (0u16..).zip(words).zip(chunk.iter_mut()) {
-                let word = widen(word);
-                let slot = word as usize % SLOTS;
-                let cell = i64::from(self.slots[position(slot)] as u16 as i16);
-                // Below 2^60: a cell begins below 7 widths.
-                *x = cell.wrapping_shl(self.cell_bits) | low_bits(word >> SLOT_BITS, self.cell_bits);
-                // No branch: it could not be predicted. There are never more than places.
-                pending[count % BLOCK] = place;
-                count = count.wrapping_add(usize::from(slot.wrapping_sub(self.first) >= self.inside));
-            }
-            // The slots of these are drawn, the integers of their cells are drawn anew.
-            for &place in &pending[..count] {
-                chunk[usize::from(place)] = (widen(&words[usize::from(place)]) % SLOTS as u64) as i64;
-            }
-            self.finish(source, chunk, &mut pending[..count])?;
-        }
-        Ok(())
-    }
-
-    /// Replaces the slots that stand at the pending places by draws that begin with them.
-    fn finish<S: BitSource + ?Sized>(
-        &self,
-        source: &mut S,
-        chunk: &mut [i64],
-        mut pending: &mut [u16],
-    ) -> Result<(), NoiseError> {
-        let mut buffer = Zeroizing::new([0u8; 24 * GROUP]);
-        // The part of the first word that holds the slot; what was rejected begins anew.
-        let mut given = SLOTS as u64 - 1;
-        for _ in 0..MAX_TRIES {
-            let mut rejected = 0;
-            for start in (0..pending.len()).step_by(GROUP) {
-                let group = start..pending.len().min(start + GROUP);
-                let bytes = &mut buffer[..24 * group.len()];
-                source.fill(bytes)?;
-                for (at, bytes) in group.zip(bytes.as_chunks::<24>().0) {
-                    let index = pending[at];
-                    let x = &mut chunk[usize::from(index)];
-                    let [slot, place, point] = split(bytes);
-                    let slot = slot & !given | *x as u64 & given;
-                    let (proposed, kept) = self.attempt(source, [slot, place, point])?;
-                    *x = proposed;
-                    pending[rejected] = index;
-                    rejected += usize::from(!kept);
-                }
-            }
-            if rejected == 0 {
-                return Ok(());
-            }
-            pending = &mut pending[..rejected];
-            given = 0;
         }
         Err(NoiseError::Exhausted)
     }
@@ -261,17 +165,23 @@ impl NoiseTable {
         point: u64,
         shift: u32,
     ) -> Result<bool, NoiseError> {
+        let above = self.above(magnitude, level, point, shift);
+        // One branch that can be predicted instead of one that cannot.
+        match above == 0.0 {
+            false => Ok(above < 0.0),
+            true => self.under_exactly(source, magnitude, level, point, shift as usize),
+        }
+    }
+
+    /// How far the point of [`under`](Self::under) lies above the mass, in floats; 0 where these do not decide.
+    #[inline(always)]
+    fn above(&self, magnitude: u64, level: u32, point: u64, shift: u32) -> f64 {
         let height = f64::from(self.height) * power_of_half(shift);
         // Wrong by a relative 2^-51 and by the bits of u that are not drawn, 2^-64 of a height.
         let y = (f64::from(level) + point as f64 * power_of_half(64)) * height;
-        if let Some(mass) = self.density.float(magnitude) {
-            let slack = mass * self.margin + height * power_of_half(60);
-            // One branch that can be predicted instead of one that cannot.
-            if (y - mass).abs() > slack {
-                return Ok(y < mass);
-            }
-        }
-        self.under_exactly(source, magnitude, level, point, shift as usize)
+        let (mass, trusted) = self.density.float(magnitude);
+        let slack = mass * self.margin + height * power_of_half(60);
+        if trusted & ((y - mass).abs() > slack) { y - mass } else { 0.0 }
     }
 
     /// [`under`](Self::under) without floats, with as many bits of u as it takes.
@@ -309,7 +219,7 @@ impl NoiseTable {
 /// Where a slot is kept. Slots of one cell lie all over the table, so that no part of the caches, of which some are
 /// slower than others, belongs to draws of one size. A product with an odd number permutes; this one, near the
 /// golden section of both 2^15 and 2^10, spreads any range of slots evenly over lines and sets of lines.
-#[inline]
+#[inline(always)]
 fn position(slot: usize) -> usize {
     slot.wrapping_mul(20_089) % SLOTS
 }
@@ -326,15 +236,8 @@ fn split(bytes: &[u8; 24]) -> [u64; 3] {
     [0, 1, 2].map(|place| u64::from_le_bytes(words[place]))
 }
 
-#[inline]
-fn widen<const BYTES: usize>(word: &[u8; BYTES]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..BYTES].copy_from_slice(word);
-    u64::from_le_bytes(bytes)
-}
-
 /// The lowest `bits` of a word; there are at most 50.
-#[inline]
+#[inline(always)]
 fn low_bits(word: u64, bits: u32) -> i64 {
     (word & 1u64.wrapping_shl(bits).wrapping_sub(1)) as i64
 }

@@ -22,7 +22,7 @@ pub enum Activation {
 impl Activation {
     /// f of every number.
     pub(crate) fn forward(self, inputs: &[f32]) -> Buffer {
-        let mut outputs = Buffer::zeros(inputs.len());
+        let mut outputs = Buffer::dirty(inputs.len());
         let pairs = outputs.iter_mut().zip(inputs);
         match self {
             // Written so that NaN stays NaN.
@@ -100,7 +100,7 @@ fn tanh(x: f32) -> f32 {
 /// # References
 /// Shazeer, *GLU Variants Improve Transformer* (2020).
 pub(crate) fn gated(inputs: &[f32], hidden: usize) -> Buffer {
-    let mut outputs = Buffer::zeros(inputs.len() / 2);
+    let mut outputs = Buffer::dirty(inputs.len() / 2);
     wide(
         #[inline(always)]
         || {
@@ -117,7 +117,7 @@ pub(crate) fn gated(inputs: &[f32], hidden: usize) -> Buffer {
 
 /// The gradient of the inputs of [`gated`].
 pub(crate) fn gated_back(inputs: &[f32], gradients: &[f32], hidden: usize) -> Buffer {
-    let mut back = Buffer::zeros(inputs.len());
+    let mut back = Buffer::dirty(inputs.len());
     wide(
         #[inline(always)]
         || {

@@ -37,9 +37,9 @@ impl Attention {
     /// Outputs of all heads side by side, and the weights of every sequence and head.
     pub fn forward(&self, inputs: &[f32], sequences: &Spans) -> (Buffer, Buffer) {
         let outputs = self.heads * self.width;
-        let mut out = Buffer::zeros(sequences.total() * outputs);
+        let mut out = Buffer::dirty(sequences.total() * outputs);
         let squares: usize = sequences.iter().map(|span| span.len() * span.len()).sum();
-        let mut weights = Buffer::zeros(squares * self.heads);
+        let mut weights = Buffer::dirty(squares * self.heads);
         let all = view(inputs, self.inputs());
         let mut y = view_mut(&mut out, outputs);
         let mut rest = &mut weights[..];
@@ -71,7 +71,7 @@ impl Attention {
         let (all, gradients) = (view(inputs, self.inputs()), view(gradients, self.heads * self.width));
         let mut out = view_mut(&mut back, self.inputs());
         let longest = sequences.iter().map(|span| span.len()).max().unwrap_or(0);
-        let (mut slopes, mut rest) = (Buffer::zeros(longest * longest), weights);
+        let (mut slopes, mut rest) = (Buffer::dirty(longest * longest), weights);
         for (span, head) in sequences.iter().flat_map(|span| (0..self.heads).map(move |head| (span.clone(), head))) {
             let length = span.len();
             let (weights, after) = rest.split_at(length * length);

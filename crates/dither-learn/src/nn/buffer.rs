@@ -37,6 +37,18 @@ impl Buffer {
         buffer
     }
 
+    /// So many numbers, whatever they are, for somebody who overwrites all of them.
+    ///
+    /// They may be those of another batch. Tests get NaN, so that one who reads them is noticed.
+    pub fn dirty(length: usize) -> Self {
+        let mut buffer = Self::with_room(length);
+        buffer.resize(length, 0.0);
+        if cfg!(test) {
+            buffer.fill(f32::NAN);
+        }
+        buffer
+    }
+
     /// A copy.
     pub fn copy(numbers: &[f32]) -> Self {
         Self::repeat(numbers, 1)
@@ -51,6 +63,13 @@ impl Buffer {
 
     /// Nothing yet, with room for so many.
     pub fn with_capacity(length: usize) -> Self {
+        let mut buffer = Self::with_room(length);
+        buffer.clear();
+        buffer
+    }
+
+    /// Room for so many, with what was left there.
+    fn with_room(length: usize) -> Self {
         if length < SMALLEST {
             return Self(Vec::with_capacity(length));
         }
@@ -91,12 +110,11 @@ impl Kept {
         Vec::with_capacity(capacity)
     }
 
-    fn give(&mut self, mut numbers: Vec<f32>) {
+    fn give(&mut self, numbers: Vec<f32>) {
         let capacity = numbers.capacity();
         // Others can only have grown by what was added to them.
         self.used = self.used.saturating_sub(capacity);
         if self.used + self.kept + capacity <= self.most {
-            numbers.clear();
             self.kept += capacity;
             self.free.entry(capacity).or_default().push(numbers);
         }
@@ -153,6 +171,7 @@ mod tests {
         buffer.fill(1.0);
         drop(buffer);
         assert!(Buffer::zeros(100_001).iter().all(|x| *x == 0.0));
+        assert!(Buffer::dirty(100_000).iter().all(|x| x.is_nan()) && Buffer::with_capacity(100_000).is_empty());
         assert_eq!(**Buffer::repeat(&[1.0, 2.0], 2), [1.0, 2.0, 1.0, 2.0]);
     }
 }

@@ -48,7 +48,7 @@ pub fn add_product(a: &View<'_>, b: &View<'_>, out: &mut ViewMut<'_>) {
 
 /// a·b as new rows.
 pub fn multiply(a: &View<'_>, b: &View<'_>) -> Buffer {
-    let mut out = Buffer::zeros(a.nrows() * b.ncols());
+    let mut out = Buffer::dirty(a.nrows() * b.ncols());
     product(a, b, &mut view_mut(&mut out, b.ncols()));
     out
 }

@@ -59,7 +59,7 @@ pub use network::Network;
 pub use weights::AdapterFiles;
 
 pub(crate) use buffer::{Buffer, give_back};
-pub(crate) use simd::{sum_of_squares, wide};
+pub(crate) use simd::wide;
 
 /// sum += x.
 pub(crate) fn add_to(sum: &mut [f32], x: &[f32]) {

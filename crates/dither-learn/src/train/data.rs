@@ -108,13 +108,11 @@ impl Rows {
     /// What a model sees of these rows.
     pub fn inputs(&self, rows: &[u32]) -> Inputs {
         let width = self.width;
-        let range = |row: &u32| *row as usize * width..(*row as usize + 1) * width;
         if self.lengths.is_empty() {
-            let values = rows.iter().flat_map(|row| &self.numbers[range(row)]).copied().collect();
-            return Inputs::Numbers { values, width };
+            return Inputs::Numbers { values: chosen(&self.numbers, width, rows), width };
         }
         Inputs::Tokens {
-            ids: rows.iter().flat_map(|row| &self.tokens[range(row)]).copied().collect(),
+            ids: chosen(&self.tokens, width, rows),
             length: width,
             lengths: rows.iter().map(|row| self.lengths[*row as usize] as usize).collect(),
         }
@@ -148,4 +146,13 @@ impl Rows {
             hasher.update(target.to_le_bytes());
         }
     }
+}
+
+/// Some rows of a width, one after the other.
+fn chosen<T: Copy>(all: &[T], width: usize, rows: &[u32]) -> Vec<T> {
+    let mut chosen = Vec::with_capacity(rows.len() * width);
+    for row in rows {
+        chosen.extend_from_slice(&all[*row as usize * width..(*row as usize + 1) * width]);
+    }
+    chosen
 }

@@ -153,6 +153,27 @@ fn the_tail_reaches_every_integer_of_its_blocks() {
 }
 
 #[test]
+fn what_is_added_is_what_is_drawn_and_the_ends_hold() {
+    for (seed, table) in (0..).zip(tables()) {
+        let (mut draws, mut sums) = (vec![0; 5_000], (0..5_000).map(|i| i * 1_000_003 - 9).collect::<Vec<i64>>());
+        table.fill(&mut seeded(seed), &mut draws).unwrap();
+        let expected: Vec<i64> = sums.iter().zip(&draws).map(|(sum, draw)| sum + draw).collect();
+        table.add(&mut seeded(seed), &mut sums).unwrap();
+        assert!(sums == expected);
+        let mut ends = [i64::MIN, i64::MAX];
+        table.add(&mut seeded(seed), &mut ends).unwrap();
+        assert_eq!(ends, [-(1 << 62) + draws_of(&table, seed)[0], (1 << 62) + draws_of(&table, seed)[1]]);
+        assert!(table.add(&mut Stub(StubBytes::Failing), &mut sums).is_err() && sums.iter().all(|sum| *sum == 0));
+    }
+}
+
+fn draws_of(table: &NoiseTable, seed: u64) -> [i64; 2] {
+    let mut draws = [0; 2];
+    table.fill(&mut seeded(seed), &mut draws).unwrap();
+    draws
+}
+
+#[test]
 fn few_draws_are_looked_at() {
     for table in tables() {
         assert!(table.inside > SLOTS * 93 / 100, "only {} of {SLOTS} slots", table.inside);
