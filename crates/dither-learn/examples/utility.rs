@@ -8,7 +8,8 @@
 //! without a charge and without noise. `--set key=value` changes a field of the job. The twin has the same model, the
 //! same samples on average and the same steps, and neither clips nor adds noise; its learning rate is `--twin-rate`, since
 //! a clipped gradient has another length. Noise has no seed by design, so runs of a job differ; twins are seeded by number.
-//! With `--keep FOLDER` the models of private runs stay, as `FOLDER/1/model` and so on, for `dither model quantize`.
+//! With `--keep FOLDER` the models of private runs stay, as `FOLDER/1/model` and so on, for `dither model quantize`; the same
+//! command again resumes a run that was cut off, and gives the others again.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,6 @@ async fn main() -> Fallible<()> {
         Some(folder) => std::path::absolute(folder)?,
         None => temporary.path().to_owned(),
     };
-    std::fs::create_dir_all(&folder)?;
     let base = options.job.parent().unwrap_or(Path::new("")).to_owned();
     let whole = written(&options)?;
     let test_data = &whole.evaluation.as_ref().ok_or("the job has no [evaluation], so no test rows")?.data;
@@ -57,13 +57,13 @@ async fn main() -> Fallible<()> {
         job.evaluation = None;
         job.run = format!("utility {run}");
         (job.ledger.file, job.output.folder) = (place.join("ledger.db"), place.join("model"));
-        std::fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+        let begun = place.exists();
         let mut session = TrainingSession::new(job, &base, None)?;
         if run == 1 {
             print!("{}", session.summary()?);
         }
         let start = Instant::now();
-        session.train(false, false, &mut |_| true).await?;
+        session.train(begun, false, &mut |_| true).await?;
         let share = accuracy_on(session.model(), &test)?;
         println!("private {run}: {:.2} % right, {:.0} s", 100.0 * share, start.elapsed().as_secs_f64());
         shares.push(share);
