@@ -8,6 +8,8 @@
 //! without a charge and without noise. `--set key=value` changes a field of the job. The twin has the same model, the
 //! same samples on average and the same steps, and neither clips nor adds noise; its learning rate is `--twin-rate`, since
 //! a clipped gradient has another length. Noise has no seed by design, so runs of a job differ; twins are seeded by number.
+//! With `--keep FOLDER` the models of private runs stay, as `FOLDER/1/model` and so on, for `dither model quantize`; the same
+//! command again resumes a run that was cut off, and gives the others again.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -31,13 +33,18 @@ struct Options {
     runs: u32,
     twins: u64,
     twin_rate: Option<f64>,
+    keep: Option<PathBuf>,
     set: Vec<(String, String)>,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Fallible<()> {
     let options = options()?;
-    let folder = tempfile::tempdir()?;
+    let temporary = tempfile::tempdir()?;
+    let folder = match &options.keep {
+        Some(folder) => std::path::absolute(folder)?,
+        None => temporary.path().to_owned(),
+    };
     let base = options.job.parent().unwrap_or(Path::new("")).to_owned();
     let whole = written(&options)?;
     let test_data = &whole.evaluation.as_ref().ok_or("the job has no [evaluation], so no test rows")?.data;
@@ -45,18 +52,18 @@ async fn main() -> Fallible<()> {
 
     let mut shares = Vec::new();
     for run in 1..=options.runs {
-        let place = folder.path().join(run.to_string());
+        let place = folder.join(run.to_string());
         let mut job = whole.clone();
         job.evaluation = None;
         job.run = format!("utility {run}");
         (job.ledger.file, job.output.folder) = (place.join("ledger.db"), place.join("model"));
-        std::fs::create_dir(&place)?;
+        let begun = place.exists();
         let mut session = TrainingSession::new(job, &base, None)?;
         if run == 1 {
             print!("{}", session.summary()?);
         }
         let start = Instant::now();
-        session.train(false, false, &mut |_| true).await?;
+        session.train(begun, false, &mut |_| true).await?;
         let share = accuracy_on(session.model(), &test)?;
         println!("private {run}: {:.2} % right, {:.0} s", 100.0 * share, start.elapsed().as_secs_f64());
         shares.push(share);
@@ -138,16 +145,17 @@ fn written(options: &Options) -> Fallible<Job> {
 }
 
 fn options() -> Fallible<Options> {
-    const USAGE: &str = "utility JOB [--runs N] [--twins N] [--twin-rate RATE] [--set key=value]…";
+    const USAGE: &str = "utility JOB [--runs N] [--twins N] [--twin-rate RATE] [--keep FOLDER] [--set key=value]…";
     let mut words = std::env::args().skip(1);
     let job = words.next().filter(|word| !word.starts_with("--")).ok_or(USAGE)?.into();
-    let mut options = Options { job, runs: 3, twins: 3, twin_rate: None, set: Vec::new() };
+    let mut options = Options { job, runs: 3, twins: 3, twin_rate: None, keep: None, set: Vec::new() };
     while let Some(word) = words.next() {
         let value = words.next().ok_or(USAGE)?;
         match word.as_str() {
             "--runs" => options.runs = value.parse()?,
             "--twins" => options.twins = value.parse()?,
             "--twin-rate" => options.twin_rate = Some(value.parse()?),
+            "--keep" => options.keep = Some(value.into()),
             "--set" => options.set.push(value.split_once('=').map(|(k, v)| (k.into(), v.into())).ok_or(USAGE)?),
             _ => return Err(USAGE.into()),
         }
