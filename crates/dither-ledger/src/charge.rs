@@ -1,7 +1,7 @@
 //! Charging: one request, one charge, in one transaction.
 
 use dither_accounting::Cost;
-use dither_core::{Charge, Delta, PrivacyEvent, Receipt, RequestId, hazmat};
+use dither_core::{Charge, Delta, PrivacyEvent, RequestId, hazmat};
 use sqlx::AnyConnection;
 
 use crate::answer::{StoredAnswer, stored};
@@ -73,15 +73,6 @@ impl Ledger {
         at_most("key", request.key.as_ref().map_or(0, String::len), MAX_KEY)?;
         let cost = Cost::of(&request.event, request.delta).map_err(LedgerError::Unpriced)?;
         self.store.guard(self.charge_at(limits, request, cost)).await
-    }
-
-    /// The receipt of the charge of a request, if it was charged.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub async fn charge_of(&self, request: RequestId) -> Result<Option<Receipt>, LedgerError> {
-        let find = async { find_charge(&mut *self.store.read().await?, request).await };
-        Ok(self.store.guard(find).await?.map(|entry| entry.receipt()))
     }
 
     async fn charge_at(
