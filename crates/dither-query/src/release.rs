@@ -17,7 +17,7 @@ use crate::ir::{Domain, GroupKey};
 use crate::plan::{Measure, QueryPlan};
 
 pub use estimate::CONFIDENCE;
-pub use found::{Between, found_bounds};
+pub use found::found_bounds;
 pub(crate) use moments::expected_error;
 pub use width::half_width;
 

@@ -2,7 +2,7 @@
 //!
 //! Sentences about a post-processing step stand beside the step, in [`postprocess`](crate::postprocess).
 
-use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
+use dither_core::{Between, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{NoiseKind, Window};
@@ -137,6 +137,21 @@ impl Language {
         match self {
             Self::En => format!("One unit counts in at most {groups} groups, with at most {rows} rows in each."),
             Self::Zh => format!("每个隐私单元最多计入 {groups} 个分组，每组最多 {rows} 行。"),
+        }
+    }
+
+    /// That bounds were found from the data, and what this means for an answer.
+    pub fn found(self, between: &Between) -> String {
+        let Between { column, lower, upper, rows_beyond } = between;
+        match self {
+            Self::En => format!(
+                "`{column}` counts within [{lower}, {upper}]: bounds that were found from the data, with noise. Values beyond \
+                 count as the bound, those of about {rows_beyond} rows at each end; this bias is in no interval."
+            ),
+            Self::Zh => format!(
+                "`{column}` 按 [{lower}, {upper}] 计入：该范围由带噪声的方法从数据中求得。超出者按边界值计入，两端各约 {rows_beyond} 行；\
+                 由此产生的偏差不在任何置信区间之内。"
+            ),
         }
     }
 

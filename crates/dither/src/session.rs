@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dither_accounting::{Cost, Filter, Remaining, Spent};
 use dither_core::{
-    Answer, Delta, Epsilon, Measurement, Mechanism, Neighbors, PrivacyUnit, Receipt, Release, RequestId, Sensitive,
+    Answer, Between, Delta, Epsilon, Measurement, Mechanism, Neighbors, PrivacyUnit, Receipt, Release, RequestId,
+    Sensitive,
 };
 use dither_ledger::{ChargeRequest, Ledger, LedgerError, Outcome, ScopeLimit, ScopePath};
 use dither_mechanisms::{NoisyTable, PlanMechanism};
@@ -17,7 +18,6 @@ use dither_query::engine::{Engine, EngineError, LocalEngine, RehearsalError, mea
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::{Policy, UnitPolicy};
-use dither_query::release::Between;
 use dither_query::source::{Progress, Tables, files_of, relation_of};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};

@@ -55,6 +55,9 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
         if more > 0 {
             let _ = writeln!(text, "… and {more} rows more in {}.csv\n", section.id);
         }
+        for between in &section.found {
+            let _ = writeln!(text, "{}\n", published.document.language.found(between));
+        }
     }
     let charged = output::charge(&published.charged, "published", published.first_published);
     let _ = writeln!(text, "{charged} · left {}", output::amounts(&published.remaining));
