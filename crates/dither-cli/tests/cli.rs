@@ -550,11 +550,12 @@ fn a_report_is_written_once_and_repeated_for_free() {
 #[test]
 fn bounds_that_a_report_found_stand_in_its_pages_and_in_its_certificate() {
     let clinic = Clinic::with("");
-    clinic.write("policy.toml", &POLICY.replace("bounds = [0, 110], typical = 40", "approx_bounds = true"));
+    let policy = POLICY.replace("bounds = [0, 110], typical = 40", "approx_bounds = true");
+    clinic.write("policy.toml", &policy.replace("epsilon = 1", "epsilon = 1000").replace("query = 0.5", "query = 100"));
     let text = r#"
         policy = "policy.toml"
         title = "Ages"
-        budget = { epsilon = 0.5, delta = 0 }
+        budget = { epsilon = 80, delta = 0 }
         [[question]]
         id = "age"
         title = "Age"
@@ -576,9 +577,12 @@ fn bounds_that_a_report_found_stand_in_its_pages_and_in_its_certificate() {
     clinic.write("report.toml", &text.replace("\"Ages\"", "\"年龄\"\nlanguage = \"zh\""));
     let repeated = clinic.run(&["report", "report.toml"]);
     assert!(stdout(&repeated).contains("偏差不在任何置信区间之内"), "{}", stdout(&repeated));
-    // Of one question asked by itself as well, with other bounds.
-    let answered = clinic.query("SELECT AVG(age) FROM visits", &["-e", "0.4"]);
+    let answered = clinic.query("SELECT AVG(age) FROM visits", &["-e", "70"]);
     assert!(stdout(&answered).contains("this bias is in no interval"), "{}", stdout(&answered));
+    // Bounds that noise alone would choose are refused before the charge, in a report as in a question.
+    clinic.write("report.toml", &text.replace("epsilon = 80", "epsilon = 0.5"));
+    let refused = clinic.run(&["report", "report.toml"]);
+    assert!(!refused.status.success() && stderr(&refused).contains("cannot be found"), "{}", stderr(&refused));
 }
 
 #[test]

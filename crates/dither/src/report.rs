@@ -91,6 +91,7 @@ impl Session {
         let plans = allot(spec, &shapes)?;
         self.check_cap(spec, &plans)?;
         for (question, plan) in spec.questions.iter().zip(&plans) {
+            plan.check_found().map_err(|refusal| Error::refused(refusal, &question.sql))?;
             self.rehearse(plan, &question.sql).await?;
         }
         check_steps(spec, &plans).await?;
