@@ -20,7 +20,7 @@ use dither_core::{Audience, Charged, Explain, Key, Mechanism, Sensitive};
 use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule};
 use dither_noise::Secret;
 
-use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, sum_name};
+use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, square_names, sum_name};
 use crate::error::{Code, Refusal};
 use crate::ir::Domain;
 use crate::operator;
@@ -87,6 +87,8 @@ pub struct Counted {
     pub rows: i128,
     /// The sum of each summand in steps of its lattice, and the number of values in it.
     pub sums: Vec<(i128, i128)>,
+    /// ΣA², ΣAB and ΣB² of each summand whose totals of units are squared, see [`Bounding::squared`].
+    pub squares: Vec<[i128; 3]>,
     /// For each histogram the integers that occur and how often; of a distinct count the number of values as that of one.
     pub histograms: Vec<Vec<(i64, u64)>>,
 }
@@ -329,6 +331,7 @@ pub(crate) async fn exact(
         bounds: plan.bounds,
         values: &plan.values,
         summands: &plan.summands,
+        squared: &plan.squared(),
         histograms: &plan.histograms,
         needs_rows: plan.needs_rows(),
         secret,
@@ -372,7 +375,12 @@ fn group(bounding: &Bounding<'_>, batch: &RecordBatch, row: usize) -> Result<Cou
     let sums = (0..summands)
         .map(|index| Ok((integer(batch, &sum_name(index), row)?, integer(batch, &count_name(index), row)?)))
         .collect::<Result<_, EngineError>>()?;
-    Ok(Counted { key, units, rows, sums, histograms: Vec::new() })
+    let square = |index: &usize| {
+        let [aa, ab, bb] = square_names(*index).map(|name| integer(batch, &name, row));
+        Ok([aa?, ab?, bb?])
+    };
+    let squares = bounding.squared.iter().map(square).collect::<Result<_, EngineError>>()?;
+    Ok(Counted { key, units, rows, sums, squares, histograms: Vec::new() })
 }
 
 /// The values of one histogram and how many rows have each, by the name of the key; the number of different values as that

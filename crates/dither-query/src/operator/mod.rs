@@ -19,7 +19,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use dither_bounding::{
-    Buckets, Columns, Dictionary, KeyedHash, Layout, Limits, Mapping, Names, Rows, Rule, Scratch, Totals,
+    Buckets, Columns, Dictionary, KeyedHash, Layout, Limits, Mapping, Names, Rows, Rule, Scratch, Square, Totals,
 };
 use dither_core::{Key, PrivacyUnit, ValueBounds};
 use futures::StreamExt;
@@ -39,6 +39,8 @@ struct Task {
     /// Whether rows have units, and whether those are 64-bit integers.
     units: Units,
     bounds: Vec<ValueBounds>,
+    /// Of which values the totals of units are squared.
+    squares: Arc<[Square]>,
     /// For each histogram whether the number of different values is all that is wanted; such values are numbered.
     distinct: Vec<bool>,
     /// How the integers of a row are kept: bounds are public, and what is counted by value may be any integer.
@@ -70,7 +72,13 @@ impl Task {
         let bounds: Vec<ValueBounds> = bounding.summands.iter().map(|summand| summand.bounds).collect();
         let ranges = bounds.iter().map(|bounds| Some((bounds.lower(), bounds.upper())));
         let layout = Layout::new(ranges.chain(bounding.histograms.iter().map(|_| None)));
+        let square = |column: &usize| {
+            let bounds = &bounds[*column];
+            Square { column: *column, lower: bounds.lower(), upper: bounds.upper() }
+        };
+        let squares = bounding.squared.iter().map(square).collect();
         Self {
+            squares,
             keys: KeySpace::new(bounding.question),
             public_texts: OnceLock::new(),
             units,
@@ -94,6 +102,11 @@ impl Task {
 
     fn columns(&self) -> Columns {
         Columns { summed: self.bounds.len(), tallied: self.distinct.len() }
+    }
+
+    /// Zeros for so many keys.
+    fn totals(&self, keys: usize) -> Totals {
+        Totals::new(self.columns(), Arc::clone(&self.squares), keys)
     }
 
     fn rule<'a>(&'a self, units: &'a Names, keys: &'a Dictionary, values: &'a [Names]) -> Rule<'a> {
@@ -194,7 +207,7 @@ fn common_keys(task: &Task, read: &mut [Contents]) -> Result<CommonKeys, DataFus
 fn add_up(task: &Task, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, .. } = common_keys(task, &mut read)?;
     let CommonValues { mappings: values, .. } = common_values(task, &read)?;
-    let mut totals = Totals::new(task.columns(), keys.len());
+    let mut totals = task.totals(keys.len());
     for ((contents, mapping), values) in read.iter().zip(&mappings).zip(&values) {
         totals.merge(&contents.totals, mapping, values);
     }
@@ -220,7 +233,6 @@ async fn bound(
     let CommonKeys { mappings, keys, texts } = common_keys(task, &mut read)?;
     let (unit_mappings, units) = common_units(task, &read)?;
     let CommonValues { mappings: value_mappings, names: values } = common_values(task, &read)?;
-    let columns = task.columns();
     let mappings = mappings.into_iter().zip(unit_mappings).zip(value_mappings);
     let mappings = mappings.map(|((keys, units), values)| Mapping { units, keys, values });
     let parts = read.into_iter().zip(mappings).collect();
@@ -232,7 +244,7 @@ async fn bound(
         tokio::task::spawn_blocking(move || shared.work(keys, &reservation))
     });
     let done = try_join_all(workers).await.map_err(|error| DataFusionError::External(error.into()))?;
-    let mut totals = Totals::new(columns, keys.len());
+    let mut totals = task.totals(keys.len());
     let identity: Vec<u32> = (0..keys.len() as u32).collect();
     for part in done {
         totals.merge(&part?, &identity, &[]);
@@ -254,7 +266,7 @@ impl Shared {
     fn work(&self, keys: usize, reservation: &MemoryReservation) -> Result<Totals, DataFusionError> {
         let layout = self.task.layout.as_ref();
         let rule = self.task.rule(&self.units, &self.keys, &self.values);
-        let mut totals = Totals::new(self.task.columns(), keys);
+        let mut totals = self.task.totals(keys);
         let (mut rows, mut scratch) = (Rows::default(), Scratch::default());
         loop {
             let bucket = self.next.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +366,8 @@ fn counted(task: &Task, totals: &Totals, keys: &[Vec<Key>]) -> Vec<Counted> {
             let units = if task.units == Units::Rows { rows } else { i128::from(totals.units(number)) };
             let sums = (0..task.bounds.len()).map(|column| totals.sum(number, column));
             let sums = sums.map(|(sum, count)| (sum, i128::from(count))).collect();
-            Counted { key: key.clone(), units, rows, sums, histograms }
+            let squares = (0..task.squares.len()).map(|square| totals.squares(number, square)).collect();
+            Counted { key: key.clone(), units, rows, sums, squares, histograms }
         })
         .collect()
 }
