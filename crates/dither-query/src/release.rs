@@ -18,7 +18,7 @@ use crate::plan::{Measure, QueryPlan};
 
 pub use estimate::CONFIDENCE;
 pub use found::found_bounds;
-pub(crate) use moments::expected_error;
+pub(crate) use moments::{error_where_values_spread, expected_error};
 pub use width::half_width;
 
 /// Turns a noisy table into the answer of its question.

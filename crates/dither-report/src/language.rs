@@ -135,7 +135,11 @@ impl Language {
     pub(crate) fn contribution(self, bounds: ContributionBounds) -> String {
         let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows } = bounds;
         match self {
-            Self::En => format!("One unit counts in at most {groups} groups, with at most {rows} rows in each."),
+            Self::En => {
+                let several = |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+                let (groups, rows) = (several(groups.get(), "group"), several(rows.get(), "row"));
+                format!("One unit counts in at most {groups}, with at most {rows} in each.")
+            }
             Self::Zh => format!("每个隐私单元最多计入 {groups} 个分组，每组最多 {rows} 行。"),
         }
     }
