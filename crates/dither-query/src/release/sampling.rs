@@ -153,7 +153,8 @@ impl Totals<'_> {
         let (lower, upper, step) =
             (self.bounds.lower() as f64, self.bounds.upper() as f64, self.bounds.lattice().step());
         let range = self.bounds.range() as f64;
-        // No total is larger than that of so many rows: Σt² is at most R·Σx², and Σx² is at most that of all rows at the ends.
+        // The squared total of R values is at most R times the sum of their squares, which is largest with all of them at the
+        // ends: around their mean p ranges above the lower one, p(1 − p) squared ranges for each (Bhatia and Davis 2000).
         let at_most = |variance: f64, of_row: f64| variance.clamp(0.0, of_unit * most * of_row);
         let deviation = match derivation {
             Derivation::PairSum(_) => {
@@ -165,7 +166,7 @@ impl Totals<'_> {
                 let share = |end: f64| ((end / step - lower) / range).clamp(0.0, 1.0);
                 let ends = [share(mean.low?), share(mean.high?)];
                 let variance = ends.map(|share| self.most(-share, 1.0 - share, each)).into_iter().fold(0.0, f64::max);
-                let middle = 0.5_f64.clamp(ends[0], ends[1]);
+                let middle = ends[0].max(ends[1].min(0.5));
                 let variance = at_most(variance, middle * (1.0 - middle) * range * range);
                 let of_sample = units.max(2.0) / (units.max(2.0) - 1.0);
                 (variance * of_sample).sqrt() * step / least
