@@ -18,7 +18,8 @@
 //!
 //! # Privacy
 //! One unit changes at most L0 keys of the totals, in each of them the number of units by at most one, of rows by at
-//! most R, and a sum by at most R times the largest magnitude of its integers. Which rows of one unit are kept is
+//! most R, a sum by at most R times the largest magnitude of its integers, and ΣA² + 2ΣAB + ΣB² of a [`Square`] by at most
+//! the square of R times the range of its column. Which rows of one unit are kept is
 //! independent of the rows of all others.
 
 #![deny(missing_docs)]
@@ -42,4 +43,4 @@ pub use names::{Dictionary, Names};
 pub use owners::Owners;
 pub use rows::{DROPPED, Layout, Mapping, NULL, Rows, Share, Units};
 pub use select::{Limits, Rule, Scratch, bound, prune};
-pub use totals::{Columns, Totals};
+pub use totals::{Columns, Square, Totals};

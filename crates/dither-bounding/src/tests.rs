@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Rows, Rule,
-    Scratch, Share, Units,
+    Scratch, Share, Square, Units,
 };
 use crate::{Totals, bound};
 
@@ -41,8 +41,11 @@ fn limits() -> impl Strategy<Value = Limits> {
     (limit(), limit()).prop_map(|(rows, groups)| Limits { max_rows_per_group: rows, max_groups_per_unit: groups })
 }
 
-/// Units and rows, sum and count, tally: by key.
-type Expected = BTreeMap<u32, (i64, i64, i128, i64, BTreeMap<i64, u64>)>;
+/// Units and rows, sum and count, tally, squares of the totals of units: by key.
+type Expected = BTreeMap<u32, (i64, i64, i128, i64, BTreeMap<i64, u64>, [i128; 3])>;
+
+/// The column of sums, with its ends.
+const SQUARE: Square = Square { column: 0, lower: -(1 << 53), upper: 1 << 53 };
 
 /// What is kept, by whole digests and sorted lists.
 fn naive(rows: &[Row], limits: Limits) -> Expected {
@@ -71,6 +74,10 @@ fn naive(rows: &[Row], limits: Limits) -> Expected {
             rows.truncate(limits.max_rows_per_group.map_or(usize::MAX, |limit| limit.get() as usize));
             let entry = expected.entry(key).or_default();
             entry.0 += 1;
+            let present: Vec<i128> = rows.iter().filter_map(|row| row.summed).map(i128::from).collect();
+            let a: i128 = present.iter().map(|value| i128::from(SQUARE.upper) - value).sum();
+            let b: i128 = present.iter().map(|value| value - i128::from(SQUARE.lower)).sum();
+            entry.5.iter_mut().zip([a * a, a * b, b * b]).for_each(|(total, square)| *total += square);
             for row in rows {
                 entry.1 += 1;
                 entry.2 += i128::from(row.summed.unwrap_or(0));
@@ -90,7 +97,8 @@ fn found(totals: &Totals) -> Expected {
         let (sum, count) = totals.sum(key, 0);
         let tally = totals.tally(0).iter().filter(|((k, _), _)| *k as usize == key);
         let tally = tally.map(|((_, value), count)| (*value, *count)).collect();
-        found.insert(key as u32, (totals.units(key), totals.rows(key), sum, count, tally));
+        let squares = totals.squares(key, 0);
+        found.insert(key as u32, (totals.units(key), totals.rows(key), sum, count, tally, squares));
     }
     found
 }
@@ -137,7 +145,7 @@ fn push(buckets: &mut Buckets, rows: &[Row], texts: bool) {
 
 /// The totals of the rows of several readers, bounded share by share.
 fn total(readers: &[Buckets], rule: &Rule<'_>, shares: u64) -> Totals {
-    let mut totals = Totals::new(Columns { summed: 1, tallied: 1 }, KEYS.len());
+    let mut totals = Totals::new(Columns { summed: 1, tallied: 1 }, Arc::new([SQUARE]), KEYS.len());
     let mapping = Mapping { keys: (0..KEYS.len() as u32).collect(), values: vec![None, None] };
     let mut scratch = Scratch::default();
     for (bucket, number) in (0..Buckets::COUNT).flat_map(|bucket| (0..shares).map(move |number| (bucket, number))) {
@@ -234,11 +242,11 @@ fn dropped_keys_and_renamed_numbers_leave_no_trace() {
 fn totals_of_rows_that_are_units_add_up_in_any_cut() {
     let columns = Columns { summed: 1, tallied: 1 };
     let (keys, values) = ([0, 1, 1, 0], [vec![1, NULL, 1 << 53, -7], vec![NULL, 2, 2, 0]]);
-    let mut whole = Totals::new(columns, 2);
+    let mut whole = Totals::new(columns, Arc::default(), 2);
     whole.add_rows(&keys, &values);
-    let mut parts = Totals::new(columns, 2);
+    let mut parts = Totals::new(columns, Arc::default(), 2);
     for half in [0..2, 2..4] {
-        let mut part = Totals::new(columns, 2);
+        let mut part = Totals::new(columns, Arc::default(), 2);
         part.add_rows(&keys[half.clone()], &[values[0][half.clone()].to_vec(), values[1][half].to_vec()]);
         parts.merge(&part, &[0, 1], &[None, None]);
     }

@@ -1,6 +1,7 @@
 //! Exact sums per key.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use dither_core::ValueBounds;
 
@@ -22,22 +23,50 @@ impl Columns {
     }
 }
 
+/// A column of which the totals of units are squared: with the total S of C values x of one unit, A = Σ(upper − x) and
+/// B = Σ(x − lower).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Square {
+    /// The column, one of those that are added up.
+    pub column: usize,
+    /// The least integer in it.
+    pub lower: i64,
+    /// The greatest integer in it.
+    pub upper: i64,
+}
+
+impl Square {
+    /// A², AB and B² of one unit.
+    fn of(&self, sum: i128, count: i64) -> [i128; 3] {
+        let (a, b) =
+            (i128::from(self.upper) * i128::from(count) - sum, sum - i128::from(self.lower) * i128::from(count));
+        [a * a, a * b, b * b]
+    }
+}
+
 /// For each key the number of its units and rows, and the sum and number of the values of each column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
     columns: Columns,
+    squares: Arc<[Square]>,
     units: Vec<i64>,
     rows: Vec<i64>,
     sums: Vec<i128>,
     counts: Vec<i64>,
+    squared: Vec<[i128; 3]>,
     tallies: Vec<HashMap<(u32, i64), u64>>,
+    /// The totals of the squared columns before the rows of a unit are added; empty in between.
+    before: Vec<(i128, i64)>,
 }
 
 impl Totals {
     /// Zeros for so many keys.
-    pub fn new(columns: Columns, keys: usize) -> Self {
+    pub fn new(columns: Columns, squares: Arc<[Square]>, keys: usize) -> Self {
         Self {
             columns,
+            squared: vec![[0; 3]; keys * squares.len()],
+            squares,
+            before: Vec::new(),
             units: vec![0; keys],
             rows: vec![0; keys],
             sums: vec![0; keys * columns.summed],
@@ -67,6 +96,11 @@ impl Totals {
         (self.sums[index], self.counts[index])
     }
 
+    /// ΣA², ΣAB and ΣB² over the units that have a key, of the column of a [`Square`].
+    pub fn squares(&self, key: usize, square: usize) -> [i128; 3] {
+        self.squared[key * self.squares.len() + square]
+    }
+
     /// How often each integer of a tallied column occurs under each key.
     pub fn tally(&self, column: usize) -> &HashMap<(u32, i64), u64> {
         &self.tallies[column]
@@ -79,13 +113,14 @@ impl Totals {
             self.rows.resize(keys, 0);
             self.sums.resize(keys * self.columns.summed, 0);
             self.counts.resize(keys * self.columns.summed, 0);
+            self.squared.resize(keys * self.squares.len(), [0; 3]);
         }
     }
 
     /// Its size in bytes, tallies at the size of their entries.
     pub fn size(&self) -> usize {
         let tallied: usize = self.tallies.iter().map(|tally| tally.capacity() * 32).sum();
-        self.units.capacity() * 16 + self.sums.capacity() * 24 + tallied
+        self.units.capacity() * 16 + self.sums.capacity() * 24 + self.squared.capacity() * 48 + tallied
     }
 
     /// Adds the rows at these places, all of one unit under one key.
@@ -96,8 +131,18 @@ impl Totals {
         if self.columns.count() == 0 {
             return;
         }
+        self.before.extend(self.squares.iter().map(|square| {
+            let index = at * self.columns.summed + square.column;
+            (self.sums[index], self.counts[index])
+        }));
         for place in places {
             self.add_values(at, layout.read(rows.row(*place as usize, layout)));
+        }
+        let squared = &mut self.squared[at * self.squares.len()..];
+        for ((square, squared), (sum, count)) in self.squares.iter().zip(squared).zip(self.before.drain(..)) {
+            let index = at * self.columns.summed + square.column;
+            let unit = square.of(self.sums[index] - sum, self.counts[index] - count);
+            squared.iter_mut().zip(unit).for_each(|(total, unit)| *total += unit);
         }
     }
 
@@ -119,7 +164,8 @@ impl Totals {
         }
     }
 
-    /// Adds rows each of which is a unit of its own; `columns` holds one array for each value column.
+    /// Adds rows each of which is a unit of its own; `columns` holds one array for each value column. Of such units nothing
+    /// is squared: their rows say as much.
     pub fn add_rows(&mut self, keys: &[u32], columns: &[Vec<i64>]) {
         for key in keys {
             self.rows[*key as usize] += 1;
@@ -156,6 +202,11 @@ impl Totals {
             for column in 0..summed {
                 self.sums[to * summed + column] += other.sums[from * summed + column];
                 self.counts[to * summed + column] += other.counts[from * summed + column];
+            }
+            let width = self.squares.len();
+            let squared = self.squared[to * width..].iter_mut().zip(&other.squared[from * width..]).take(width);
+            for (total, part) in squared.flat_map(|(total, part)| total.iter_mut().zip(part)) {
+                *total += part;
             }
         }
         for (column, (tally, other)) in self.tallies.iter_mut().zip(&other.tallies).enumerate() {

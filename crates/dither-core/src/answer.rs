@@ -109,6 +109,20 @@ impl Estimate {
     }
 }
 
+/// The bounds that were found from the data for one column: the values of all groups count as the nearer of them where
+/// they lie beyond. What that changes is in no interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Between {
+    /// The column.
+    pub column: String,
+    /// The lower bound.
+    pub lower: f64,
+    /// The upper bound.
+    pub upper: f64,
+    /// How many rows lie beyond each of them, about: a public number, by which sums and means may be off beside their noise.
+    pub rows_beyond: u64,
+}
+
 /// One column of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {

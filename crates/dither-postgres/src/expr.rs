@@ -162,6 +162,11 @@ impl Scope<'_> {
             (Operator::Minus, (Family::Float, Family::Float)) => a.fact.minus(b.fact)?,
             (Operator::Multiply, (Family::Float, Family::Float)) => a.fact.times(b.fact)?,
             (Operator::Divide, (Family::Float, Family::Float)) if is_not_zero(right) => a.fact.over(b.fact)?,
+            // Exact on both sides: decimals are the plan's own, which keeps what is made of them below 38 digits.
+            (Operator::Plus | Operator::Minus | Operator::Multiply, (Family::Decimal, Family::Decimal)) => {
+                let kind = DataType::Decimal128(38, 0);
+                return Ok(Written { sql: format!("({} {op} {})", a.sql, b.sql), fact: Fact::of(&kind), kind });
+            }
             _ => return compared(&a, *op, &b),
         };
         Ok(Written { sql: format!("({} {op} {})", a.sql, b.sql), kind: a.kind, fact })

@@ -14,7 +14,8 @@
 //!
 //! # Privacy
 //! One unit changes at most L0 rows of the result, and in each of them the number of units by at most 1, the number
-//! of rows by at most R, and a sum by at most R times the larger bound. All sums are exact 128-bit decimals, so
+//! of rows by at most R, a sum by at most R times the larger bound, and ΣA² + 2ΣAB + ΣB² of a summand that is squared by the
+//! square of R times its range at most: A and B are not negative, and add up to the range for each of its rows. All sums are exact 128-bit decimals, so
 //! order, threads, spilling and engine cannot change a bit.
 
 use std::num::NonZeroU32;
@@ -83,6 +84,11 @@ pub(crate) fn count_name(index: usize) -> String {
     format!("n{index}")
 }
 
+/// The names of A² + …, of which there are three for each summand whose totals of units are squared.
+pub(crate) fn square_names(index: usize) -> [String; 3] {
+    ["aa", "ab", "bb"].map(|name| format!("{name}{index}"))
+}
+
 /// The name of a value that is computed first. No column of a table has one like it.
 pub fn value_name(index: usize) -> String {
     format!("\u{1}x{index}")
@@ -107,6 +113,9 @@ pub struct Bounding<'a> {
     pub values: &'a [Summand],
     /// What is summed.
     pub summands: &'a [Summand],
+    /// The summands of which the totals of units are squared: with A = Σ(upper − x) and B = Σ(x − lower) over the rows of one
+    /// unit in a group, ΣA², ΣAB and ΣB² over its units. None where each row is a unit.
+    pub squared: &'a [usize],
     /// What is counted by value.
     pub histograms: &'a [Histogram],
     /// Whether rows are counted or summed at all; counting units needs no choice of rows, and histograms make their own.
@@ -129,7 +138,7 @@ impl Bounding<'_> {
                 one.project([self.keys(), vec![column(ROWS).alias(UNITS)], self.measures()].concat())?.build()
             }
             PrivacyUnit::Column(_) | PrivacyUnit::Period { .. } => {
-                let groups = self.bounded_groups(self.unit_groups(rows)?)?;
+                let groups = self.to_be_squared(self.bounded_groups(self.unit_groups(rows)?)?)?;
                 groups.aggregate(self.keys(), self.group_aggregates())?.build()
             }
         }
@@ -293,6 +302,24 @@ impl Bounding<'_> {
         ranked(groups, vec![column(UNIT)], order, self.bounds.max_groups_per_unit.get())
     }
 
+    /// A and B of each unit and group beside its totals, for each summand that is squared. Both are integers of at most
+    /// [`Shape::MOST`](crate::plan::Shape::MOST), so that products and their sums are exact in decimals.
+    fn to_be_squared(&self, groups: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
+        if self.squared.is_empty() {
+            return Ok(groups);
+        }
+        let whole = |expr: Expr| cast(expr, DataType::Decimal128(20, 0));
+        let ends = self.squared.iter().flat_map(|index| {
+            let (sum, count) = (column(sum_name(*index)), whole(column(count_name(*index))));
+            let times = |end: i64| count.clone() * lit(ScalarValue::Decimal128(Some(end.into()), 20, 0));
+            let bounds = &self.summands[*index].bounds;
+            let (a, b) = (times(bounds.upper()) - sum.clone(), sum - times(bounds.lower()));
+            [("a", a), ("b", b)]
+                .map(|(name, end)| cast(end, DataType::Decimal128(18, 0)).alias(format!("{name}{index}")))
+        });
+        groups.project([self.keys(), self.measures(), ends.collect()].concat())
+    }
+
     /// The rows of at most L0 groups of each unit: the same groups.
     fn rows_in_bounded_groups(&self, rows: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
         if self.few_groups() {
@@ -311,6 +338,12 @@ impl Bounding<'_> {
             for index in 0..self.summands.len() {
                 aggregates.push(sum(column(sum_name(index))).alias(sum_name(index)));
                 aggregates.push(sum(column(count_name(index))).alias(count_name(index)));
+            }
+            for index in self.squared {
+                let [a, b] = ["a", "b"].map(|name| column(format!("{name}{index}")));
+                let products = [a.clone() * a.clone(), a * b.clone(), b.clone() * b];
+                aggregates
+                    .extend(products.into_iter().zip(square_names(*index)).map(|(each, name)| sum(each).alias(name)));
             }
         }
         aggregates

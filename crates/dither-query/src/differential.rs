@@ -11,7 +11,7 @@ use datafusion::arrow::array::{Float64Array, Int64Array, RecordBatch, StringArra
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use dither_core::{ContributionBounds, Key};
-use dither_mechanisms::{ExactRow, ExactTable, Histogram, KeyRule, Noise};
+use dither_mechanisms::{Block, ExactRow, ExactTable, Histogram, KeyRule, Laplace, MaxSensitivity, Noise};
 use dither_testing::Random;
 use sha2::{Digest, Sha256};
 
@@ -114,6 +114,18 @@ fn provider(rows: &[Row], partitions: usize) -> Arc<MemTable> {
         parts.push(vec![batch(&[])]);
     }
     Arc::new(MemTable::try_new(schema, parts).unwrap())
+}
+
+/// A question that one in three times asks about samples as well, where it can.
+async fn perhaps_sampled(random: &mut Random, sql: &str, policy: &Policy) -> QueryPlan {
+    if random.below(3) == 0 { sampled(sql, policy).await } else { plan(sql, policy).await }
+}
+
+/// A question that asks about samples, where it can.
+async fn sampled(sql: &str, policy: &Policy) -> QueryPlan {
+    let (shape, _) = shape(sql, policy).await.unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+    let shape = shape.clone().with_sampling().unwrap_or(shape);
+    price(shape, "1".parse().unwrap(), "1e-3".parse().unwrap(), MechanismChoice::Laplace).unwrap()
 }
 
 /// A random question over the columns of the policy.
@@ -336,7 +348,7 @@ async fn compare_pairs(wanted: u64, seed: u64) -> u64 {
         let unit = if row_unit { "\"row\"" } else { "{ column = \"u\" }" };
         let policy = policy(unit, 1 + random.below(3) as u32, 1 + random.below(4) as u32);
         let sql = question(&mut random);
-        let plan = plan(&sql, &policy).await;
+        let plan = perhaps_sampled(&mut random, &sql, &policy).await;
         let table = rows(&mut random);
         let partitions = 1 + random.below(3) as usize;
         let whole = integers(&plan, &table, partitions).await;
@@ -366,25 +378,85 @@ async fn the_comparison_catches_a_bound_that_is_not_enforced() {
         "SELECT h, MEDIAN(x) FROM t GROUP BY h",
         "SELECT h, SUM(wide) FROM t GROUP BY h",
     ] {
-        assert_eq!(caught(&policy, sql, &mut random).await, (true, false), "{sql}");
+        assert_eq!(caught(&plan(sql, &policy).await, &mut random).await, (true, false), "{sql}");
     }
 }
 
-/// Whether two rows and groups where one is charged for are caught, and whether honest ones are.
-async fn caught(policy: &Policy, sql: &str, random: &mut Random) -> (bool, bool) {
-    let honest = plan(sql, policy).await;
+/// Totals of units that are squared move with the square of its rows, and more rows than are charged for are caught.
+#[tokio::test]
+async fn se_14_squares_of_totals_move_by_no_more_than_the_plan_claims() {
+    let mut random = Random(31);
+    let policy = policy("{ column = \"u\" }", 2, 2);
+    for sql in
+        ["SELECT g, AVG(x) FROM t GROUP BY g", "SELECT g, SUM(y), COUNT(*) FROM t GROUP BY g", "SELECT COUNT(x) FROM t"]
+    {
+        let mut honest = sampled(sql, &policy).await;
+        // Nothing but the squares: the others are held to their claims elsewhere.
+        honest.shape.measures.retain(|measure| matches!(measure, Measure::UnitSquares(_)));
+        assert!(!honest.measures.is_empty(), "{sql}");
+        honest.mechanism.blocks = honest
+            .measures
+            .iter()
+            .map(|measure| {
+                let (claimed, _) = honest.sensitivity(measure).unwrap();
+                let noise = Laplace::for_epsilon(claimed, "1".parse().unwrap()).unwrap();
+                Block { width: measure.width(), noise: Noise::Laplace(noise) }
+            })
+            .collect();
+        assert_eq!(caught(&honest, &mut random).await, (true, false), "{sql}");
+    }
+}
+
+/// The squares of totals are those of loops over a map, by the operator and by the portable plan.
+#[tokio::test]
+async fn se_05_squares_of_totals_are_those_of_loops_over_a_map() {
+    let mut random = Random(37);
+    let policy = policy("{ column = \"u\" }", 1, 100);
+    let plan = sampled("SELECT AVG(x), COUNT(*), SUM(y) FROM t", &policy).await;
+    for round in 0..20 {
+        let table = rows(&mut random);
+        let mut units: BTreeMap<i64, [i128; 5]> = BTreeMap::new();
+        for row in table.iter() {
+            let Some(unit) = row.unit else { continue };
+            let [a, b, n, c, d] = units.entry(unit).or_default();
+            if let Some(x) = row.x.map(|x| i128::from(x.clamp(-3, 50))) {
+                (*a, *b) = (*a + 50 - x, *b + x + 3);
+            }
+            *n += 1;
+            if let Some(y) = row.y.filter(|y| !y.is_nan()) {
+                let y = (y * 4.0 + 0.5).floor().clamp(0.0, 4.0) as i128;
+                (*c, *d) = (*c + 4 - y, *d + y);
+            }
+        }
+        let sum = |of: &dyn Fn(&[i128; 5]) -> i128| units.values().map(of).sum::<i128>();
+        let squares =
+            |at: usize| [sum(&|u| u[at] * u[at]), sum(&|u| 2 * u[at] * u[at + 1]), sum(&|u| u[at + 1] * u[at + 1])];
+        let mut expected = vec![sum(&|u| u[0]), sum(&|u| u[1]), sum(&|u| u[2]), sum(&|u| u[3]), sum(&|u| u[4])];
+        expected.extend(squares(0));
+        expected.extend([0, 0, sum(&|u| u[2] * u[2])]);
+        expected.extend(squares(3));
+        for engine in [LocalEngine::new(2), LocalEngine::new(2).portable()] {
+            let found = integers_by(&engine, &plan, &table, 2).await;
+            assert_eq!(found.rows[0].values, expected, "round {round}");
+        }
+    }
+}
+
+/// Whether more rows and groups than are charged for are caught, and whether honest ones are.
+async fn caught(honest: &QueryPlan, random: &mut Random) -> (bool, bool) {
     let mut mutant = honest.clone();
-    let two = std::num::NonZeroU32::new(2).unwrap();
-    mutant.shape.bounds = ContributionBounds { max_groups_per_unit: two, max_rows_per_group: two };
+    let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows_of } = honest.bounds;
+    let more = |bound: std::num::NonZeroU32| bound.saturating_add(bound.get());
+    mutant.shape.bounds = ContributionBounds { max_groups_per_unit: more(groups), max_rows_per_group: more(rows_of) };
     let mut caught = (false, false);
     for _ in 0..25 {
         let table = rows(random);
         let without: Vec<Row> = table.iter().filter(|row| row.unit != Some(0)).cloned().collect();
         let (whole, less) = (integers(&mutant, &table, 1).await, integers(&mutant, &without, 1).await);
-        // The mutant enforces 2 where the honest plan charges for 1.
-        caught.0 |= violates(&honest, &whole, &less);
-        let (whole, less) = (integers(&honest, &table, 1).await, integers(&honest, &without, 1).await);
-        caught.1 |= violates(&honest, &whole, &less);
+        // The mutant enforces twice what the honest plan charges for.
+        caught.0 |= violates(honest, &whole, &less);
+        let (whole, less) = (integers(honest, &table, 1).await, integers(honest, &without, 1).await);
+        caught.1 |= violates(honest, &whole, &less);
     }
     caught
 }
@@ -401,7 +473,7 @@ async fn the_operator_gives_the_integers_of_the_portable_plan() {
             if random.below(5) == 0 { "\"row\"" } else { random.of(&["{ column = \"u\" }", "{ column = \"free\" }"]) };
         let policy = policy(unit, 1 + random.below(3) as u32, 1 + random.below(4) as u32);
         let sql = question(&mut random);
-        let (plan, table) = (plan(&sql, &policy).await, rows(&mut random));
+        let (plan, table) = (perhaps_sampled(&mut random, &sql, &policy).await, rows(&mut random));
         let expected = integers_by(&portable, &plan, &table, 2).await;
         let found = integers_by(&operator, &plan, &table, 1 + random.below(3) as usize).await;
         assert!(found == expected, "round {round}: {sql}\n{table:?}");

@@ -89,6 +89,8 @@ pub struct Counted {
     pub rows: i128,
     /// The sum of each summand in steps of its lattice, and the number of values in it.
     pub sums: Vec<(i128, i128)>,
+    /// ΣA², ΣAB and ΣB² of each summand whose totals of units are squared, see [`Bounding::squared`].
+    pub squares: Vec<[i128; 3]>,
     /// For each histogram the integers that occur and how often; of a distinct count the number of values as that of one.
     pub histograms: Vec<Vec<(i64, u64)>>,
 }
@@ -277,6 +279,7 @@ pub(crate) async fn exact(
         bounds: plan.bounds,
         values: &plan.values,
         summands: &plan.summands,
+        squared: &plan.squared(),
         histograms: &plan.histograms,
         needs_rows: plan.needs_rows(),
         secret,

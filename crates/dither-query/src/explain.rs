@@ -1,5 +1,6 @@
 //! A plan in words and numbers: what each aggregate will cost and how far off it is expected to be.
 
+mod assumes;
 mod found;
 mod protects;
 mod selected;
@@ -9,7 +10,7 @@ mod top;
 
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent, PrivacyUnit};
-use dither_mechanisms::{Fraction, KeyRule, Noise};
+use dither_mechanisms::{KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
@@ -419,47 +420,4 @@ pub(crate) fn readable(name: &str) -> String {
         }
     }
     text
-}
-
-impl QueryPlan {
-    fn assumption(&self, derivation: Derivation) -> Option<String> {
-        if let Some(index) = self.found_for(derivation) {
-            return Some(self.found_assumption(derivation, index));
-        }
-        let what = match derivation {
-            Derivation::PairMean(_) => "a mean",
-            Derivation::Variance { .. } | Derivation::Deviation { .. } => "a variance",
-            Derivation::Covariance { .. } => "a covariance",
-            Derivation::Correlation { .. } => {
-                return Some("the error of a correlation depends on how far the values spread".into());
-            }
-            Derivation::Quantile { ranks, fraction: Fraction::LEAST | Fraction::GREATEST } => {
-                let margin = self.mechanism.quantiles[ranks].margin();
-                return Some(format!(
-                    "the value {margin} rows from the end, since the very last is somebody's; of fewer than {} rows the \
-                     middle one",
-                    margin.saturating_mul(2)
-                ));
-            }
-            Derivation::Selected => return Some(selected::ASSUMPTION.into()),
-            Derivation::Place => return Some(top::ASSUMPTION.into()),
-            Derivation::Count(_)
-            | Derivation::Sum(_)
-            | Derivation::PairCount(_)
-            | Derivation::TripleCount(_)
-            | Derivation::PairSum(_)
-            | Derivation::Quantile { .. } => return None,
-        };
-        let (Some(rows), Some(declared)) = (self.group_rows(), self.declared_rows()) else {
-            return Some(format!("declare `public.rows` in the policy to predict the error of {what}"));
-        };
-        let bounded = match rows < declared {
-            true => format!(" that count, of {declared}: the contribution bounds drop the others"),
-            false => String::new(),
-        };
-        Some(match self.question.keys.is_empty() {
-            true => format!("the table has {rows} rows{bounded}"),
-            false => format!("a group has {rows} rows{bounded}; the error shrinks in proportion"),
-        })
-    }
 }

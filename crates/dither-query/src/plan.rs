@@ -291,7 +291,7 @@ impl Shape {
     pub fn needs_rows(&self) -> bool {
         let by_value = |measure: &Measure| match measure {
             Measure::Units | Measure::Distinct(_) | Measure::Pair(Values::Found(_)) | Measure::Squares(_) => true,
-            Measure::Rows | Measure::Sum(_) | Measure::Pair(_) | Measure::Triple(_) => false,
+            Measure::Rows | Measure::Sum(_) | Measure::Pair(_) | Measure::Triple(_) | Measure::UnitSquares(_) => false,
         };
         !self.measures.iter().all(by_value)
     }
@@ -328,6 +328,11 @@ impl Shape {
             Measure::Rows | Measure::Distinct(_) => (bounds, 1),
             Measure::Sum(_) | Measure::Squares(_) => (bounds, self.bounds_of(measure)?.magnitude()),
             Measure::Pair(_) | Measure::Triple(_) => (bounds, self.bounds_of(measure)?.range()),
+            Measure::UnitSquares(index) => {
+                let most =
+                    u64::from(bounds.max_rows_per_group.get()).checked_mul(self.summands[*index].bounds.range())?;
+                (ContributionBounds { max_rows_per_group: NonZeroU32::MIN, ..bounds }, most.checked_mul(most)?)
+            }
         };
         Some((bounds.l1(per_row, self.neighbors)?, bounds.l2(per_row, self.neighbors)?))
     }

@@ -17,8 +17,8 @@ use crate::ir::{Domain, GroupKey};
 use crate::plan::{Measure, QueryPlan};
 
 pub use estimate::CONFIDENCE;
-pub use found::{Between, found_bounds};
-pub(crate) use moments::expected_error;
+pub use found::found_bounds;
+pub(crate) use moments::{error_where_values_spread, expected_error};
 pub use width::half_width;
 
 /// Turns a noisy table into the answer of its question.

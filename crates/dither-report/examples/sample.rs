@@ -137,7 +137,8 @@ fn document(language: Language) -> Result<Document, StepError> {
     let section = |id: &str, title, sql: &str, share, plot, released, steps: &[Step]| {
         let (answer, postprocessing) = apply(steps, released, &totals, language)?;
         let question = sql.to_owned();
-        Ok(Section { id: id.into(), title, note: String::new(), question, answer, share, postprocessing, plot })
+        let (id, note) = (id.into(), String::new());
+        Ok(Section { id, title, note, question, answer, share, found: Vec::new(), postprocessing, plot })
     };
     let points = Plot::Points { key: None, value: Some("days".into()) };
     let table = Plot::Table { rows: "age".into(), columns: "year".into(), value: None };
@@ -277,7 +278,9 @@ fn certificate(language: Language) -> Certificate {
             contribution: ContributionBounds { max_groups_per_unit: three, max_rows_per_group: three },
             columns: vec![ColumnBounds { column: "days".into(), lower: 1.0, upper: 14.0, step: 1.0 }],
         }],
-        events: events.map(|(event, purpose)| EventLine { purpose: purpose.into(), event }).collect(),
+        events: events
+            .map(|(event, purpose)| EventLine { purpose: purpose.into(), event, found: Vec::new() })
+            .collect(),
         guarantees: vec![
             guarantee("pure", None, 0.0),
             guarantee("RDP", Some(1.0821), 1e-7),

@@ -113,6 +113,7 @@ fn events(certificate: &Certificate, words: &Words) -> Markup {
                     td {
                         (certificate.language.event(&line.event))
                         br;
+                        @for between in &line.found { (visible(&certificate.language.found(between))) br; }
                         code { (serde_json::to_string(&line.event).unwrap_or_default()) }
                     }
                 } } }

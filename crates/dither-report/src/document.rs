@@ -1,6 +1,6 @@
 //! What a report and a certificate say, as plain data.
 
-use dither_core::{Answer, Budget, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, Receipt};
+use dither_core::{Answer, Between, Budget, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, Receipt};
 use serde::{Deserialize, Serialize};
 
 use crate::language::Language;
@@ -107,6 +107,9 @@ pub struct Section {
     pub answer: Answer,
     /// What the question cost and how it was noised.
     pub share: Share,
+    /// The bounds that were found from the data for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<Between>,
     /// What was done to the answer after its release, in order.
     #[serde(default)]
     pub postprocessing: Vec<Label>,
@@ -270,6 +273,9 @@ pub struct EventLine {
     pub purpose: String,
     /// What was done to the data.
     pub event: PrivacyEvent,
+    /// The bounds that were found from the data, which are part of what was released.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<Between>,
 }
 
 /// What the events amount to under one accountant.

@@ -231,6 +231,7 @@ fn one(section: &Section, language: Language) -> Markup {
                 }
                 (data::table(section, words))
             }
+            @for between in &section.found { p.note { (visible(&language.found(between))) } }
             @if !section.postprocessing.is_empty() { (postprocessing(section, words)) }
             (provenance(section, language))
         }

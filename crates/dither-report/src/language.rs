@@ -4,7 +4,7 @@
 
 mod words;
 
-use dither_core::{ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
+use dither_core::{Between, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{NoiseKind, Window};
@@ -139,8 +139,27 @@ impl Language {
     pub(crate) fn contribution(self, bounds: ContributionBounds) -> String {
         let ContributionBounds { max_groups_per_unit: groups, max_rows_per_group: rows } = bounds;
         match self {
-            Self::En => format!("One unit counts in at most {groups} groups, with at most {rows} rows in each."),
+            Self::En => {
+                let several = |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+                let (groups, rows) = (several(groups.get(), "group"), several(rows.get(), "row"));
+                format!("One unit counts in at most {groups}, with at most {rows} in each.")
+            }
             Self::Zh => format!("每个隐私单元最多计入 {groups} 个分组，每组最多 {rows} 行。"),
+        }
+    }
+
+    /// That bounds were found from the data, and what this means for an answer.
+    pub fn found(self, between: &Between) -> String {
+        let Between { column, lower, upper, rows_beyond } = between;
+        match self {
+            Self::En => format!(
+                "`{column}` counts within [{lower}, {upper}]: bounds that were found from the data, with noise. Values beyond \
+                 count as the bound, those of about {rows_beyond} rows at each end; this bias is in no interval."
+            ),
+            Self::Zh => format!(
+                "`{column}` 按 [{lower}, {upper}] 计入：该范围由带噪声的方法从数据中求得。超出者按边界值计入，两端各约 {rows_beyond} 行；\
+                 由此产生的偏差不在任何置信区间之内。"
+            ),
         }
     }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use dither_core::{
-    Answer, Cell, Column, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, Receipt, Role, UnitPeriod,
+    Answer, Between, Cell, Column, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, Receipt, Role, UnitPeriod,
 };
 use dither_report::{
     BudgetLine, Certificate, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot, PrivacyStatement,
@@ -32,9 +32,14 @@ fn section(answer: Answer, plot: Option<Plot>) -> Section {
         question: ATTACK.into(),
         answer,
         share: Share { epsilon: 1.0, delta: 0.0, percent: 100.0, noise: vec![noise], threshold: None },
+        found: vec![found()],
         postprocessing: vec![],
         plot,
     }
+}
+
+fn found() -> Between {
+    Between { column: ATTACK.into(), lower: -2.125, upper: 3_072.0, rows_beyond: 41 }
 }
 
 fn protected(table: &str, neighbors: Neighbors, unit: PrivacyUnit) -> Protected {
@@ -199,7 +204,11 @@ fn certificate(language: Language) -> Certificate {
         dataset: ATTACK.into(),
         privacy: privacy(ATTACK),
         bounds: vec![],
-        events: vec![EventLine { purpose: ATTACK.into(), event: PrivacyEvent::Composed(vec![threshold]) }],
+        events: vec![EventLine {
+            purpose: ATTACK.into(),
+            event: PrivacyEvent::Composed(vec![threshold]),
+            found: vec![found()],
+        }],
         guarantees: vec![Guarantee { accountant: "PLD".into(), epsilon: Some(0.9634510001), delta: 1e-7 }],
         total: Loss { epsilon: 4.0, delta: 1e-6 },
         charged: Loss { epsilon: 1.0, delta: 1e-7 },
@@ -221,6 +230,34 @@ fn a_certificate_is_inert_and_never_rounds_a_loss_down() {
         let json = certificate::json(&certificate);
         assert_eq!(json["guarantees"][0]["epsilon"], 0.9634510001);
         assert!(json["events"][0]["meaning"].as_str().unwrap().contains("1e-7"));
+    }
+}
+
+/// Bounds from the data stand beside the answer and in what is signed: which, that values beyond count as the bound, and that
+/// no interval knows.
+#[test]
+fn bounds_that_were_found_are_named_wherever_the_answer_is_shown() {
+    for (language, said) in [
+        (Language::En, ["[-2.125, 3072]", "about 41 rows at each end", "count as the bound", "bias is in no interval"]),
+        (Language::Zh, ["[-2.125, 3072]", "两端各约 41 行", "超出者按边界值计入", "偏差不在任何置信区间之内"]),
+    ] {
+        let document = document(vec![section(answer(0, "A"), None)], language);
+        let certificate = certificate(language);
+        for page in [html::page(&document), certificate::page(&certificate)] {
+            assert_eq!(said.map(|words| page.matches(words).count()), [1; 4], "{page}");
+        }
+        for json in [&json::document_json(&document)["sections"][0], &certificate::json(&certificate)["events"][0]] {
+            assert_eq!(
+                json["found"].to_string(),
+                serde_json::json!([{ "column": ATTACK, "lower": -2.125, "upper": 3072.0, "rows_beyond": 41 }])
+                    .to_string()
+            );
+        }
+        // Where all bounds are declared, nothing is said of others.
+        let mut declared = document;
+        declared.sections[0].found.clear();
+        assert!(!html::page(&declared).contains(said[2]));
+        assert!(json::document_json(&declared)["sections"][0].get("found").is_none());
     }
 }
 

@@ -28,12 +28,11 @@ mod questions;
 mod report;
 mod session;
 
-pub use dither_core::{Answer, Budget, Cell, Delta, Epsilon, Estimate, Explain, Key, Receipt};
+pub use dither_core::{Answer, Between, Budget, Cell, Delta, Epsilon, Estimate, Explain, Key, Receipt};
 pub use dither_ledger::{Ledger, LedgerError, ScopePath};
 pub use dither_query::explain::{Accountants, Explanation, TargetError, Window};
 pub use dither_query::plan::MechanismChoice;
 pub use dither_query::policy::Policy;
-pub use dither_query::release::Between;
 pub use dither_query::source::Progress;
 pub use dither_query::{Refusal, Request};
 pub use dither_report::csv::write as write_csv;

@@ -14,7 +14,7 @@ use dither_query::Refusal;
 use dither_query::error::Code;
 use dither_query::explain::{Accountants, Explanation};
 use dither_query::plan::{QueryPlan, shape};
-use dither_query::release::{answer, columns};
+use dither_query::release::{answer, columns, found_bounds};
 use dither_report::{
     BudgetLine, Certificate, Document, EventLine, Guarantee, Label, Loss, Noise, NoiseKind, Protected, Section, Share,
     Step, StepError, Version, postprocess,
@@ -99,6 +99,7 @@ impl Session {
         let plans = allot(spec, &shapes)?;
         self.check_cap(spec, &plans)?;
         for (question, plan) in spec.questions.iter().zip(&plans) {
+            plan.check_found().map_err(|refusal| Error::refused(refusal, &question.sql))?;
             self.rehearse(plan, &question.sql).await?;
         }
         check_steps(spec, &plans).await?;
@@ -187,7 +188,7 @@ impl Session {
         }
         let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
         let mut sections = Vec::new();
-        for (question, plan) in spec.questions.iter().zip(&plans) {
+        for ((question, plan), noisy) in spec.questions.iter().zip(&plans).zip(release.value()) {
             // Each id is in the report once, and has its answer.
             let Some(raw) = raw.remove(&question.id) else { continue };
             let (shown, steps) = postprocess::apply(&question.then, raw, &answers, spec.language)?;
@@ -200,6 +201,7 @@ impl Session {
                 question: question.sql.trim().to_owned(),
                 answer: shown,
                 share: share(question, plan, &charged)?,
+                found: found_bounds(plan, noisy),
                 postprocessing: labels,
                 plot: question.plot.clone(),
             });
@@ -219,18 +221,16 @@ impl Session {
             receipt: receipt.clone(),
             generated: generated.to_owned(),
         };
+        let events = spec.questions.iter().zip(&plans).zip(release.value()).map(|((question, plan), noisy)| {
+            EventLine { purpose: question.title.clone(), event: plan.event(), found: found_bounds(plan, noisy) }
+        });
         let certificate = Certificate {
             title: spec.title.clone(),
             language: spec.language,
             dataset: self.policy().dataset.clone(),
             privacy,
             bounds: self.table_bounds(&plans),
-            events: spec
-                .questions
-                .iter()
-                .zip(&plans)
-                .map(|(question, plan)| EventLine { purpose: question.title.clone(), event: plan.event() })
-                .collect(),
+            events: events.collect(),
             guarantees: guarantees(&plans, &cost, spec.budget.delta),
             total,
             charged: loss(charged),

@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dither_core::{Answer, Delta, Receipt};
+use dither_core::{Answer, Between, Delta, Receipt};
 use dither_ledger::{Ledger, LedgerError, ScopePath};
 use dither_query::engine::{Engine, LocalEngine};
 use dither_query::explain::{Explanation, TargetError, solve};
 use dither_query::plan::{QueryPlan, Request, plan, shape};
 use dither_query::policy::Policy;
-use dither_query::release::Between;
 use dither_query::source::{Progress, files_of, relation_of};
 use serde::Serialize;
 

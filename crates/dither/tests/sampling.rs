@@ -106,3 +106,27 @@ async fn reports_and_files_of_questions_ask_for_it_as_well() {
         preview.questions.iter().map(|question| question.plan.outputs[0].sampling.is_some()).collect();
     assert_eq!(asked, [true, false]);
 }
+
+/// Where a person has several rows that are alike, the interval is that of so many people, and not of so many rows.
+#[tokio::test]
+async fn people_with_several_rows_are_a_sample_of_people() {
+    let (folder, one) = folder();
+    let path = folder.path().join("policy.toml");
+    let policy = std::fs::read_to_string(&path).unwrap().replace("max_rows_per_group = 1", "max_rows_per_group = 4");
+    std::fs::write(&path, policy.replace("people.csv", "rows.csv")).unwrap();
+    let row = |index: usize| format!("{index},{},{}\n", 20 + index % 50, ["A", "B"][index % 2]);
+    let rows: String = (0..1_600).map(|index| row(index / 4)).collect();
+    std::fs::write(folder.path().join("rows.csv"), format!("person,age,ward\n{rows}")).unwrap();
+    let several = Session::open(&path).unwrap();
+    let asked =
+        Request { sampling: true, ..Request::new("SELECT AVG(age) AS mean FROM people", "30".parse().unwrap()) };
+    let half = |answered: &Answered| match &answered.answer.rows[0][1] {
+        Cell::Value(estimate) => (estimate.high.unwrap() - estimate.low.unwrap()) / 2.0,
+        Cell::Key(key) => panic!("{key:?}"),
+    };
+    let [of_people, of_rows] = [half(&one.query(&asked).await.unwrap()), half(&several.query(&asked).await.unwrap())];
+    // 1,600 rows taken for a sample would make it half as wide.
+    assert!(of_rows > 0.9 * of_people && of_rows < 1.5 * of_people, "{of_people} {of_rows}");
+    let preview = several.plan(&asked, None).await.unwrap();
+    assert_eq!(preview.plan.outputs[0].sampling, Some(15.0));
+}

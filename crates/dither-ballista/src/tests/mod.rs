@@ -75,6 +75,8 @@ fn question(random: &mut Random, joined: bool) -> String {
 
 async fn plan(sql: &str, policy: &Policy) -> Result<QueryPlan, Refusal> {
     let (shape, _) = shape(sql, policy).await?;
+    // Every other question asks about samples as well, where it can.
+    let shape = if sql.len() % 2 == 0 { shape.clone().with_sampling().unwrap_or(shape) } else { shape };
     price(shape, "1".parse().unwrap(), "1e-3".parse().unwrap(), MechanismChoice::Laplace)
 }
 
@@ -88,12 +90,13 @@ async fn counted(engine: &dyn Engine, plan: &QueryPlan, tables: &Tables) -> Resu
         bounds: plan.bounds,
         values: &plan.values,
         summands: &plan.summands,
+        squared: &plan.squared(),
         histograms: &plan.histograms,
         needs_rows: plan.needs_rows(),
         secret: &secret,
     };
     let line = |group: Counted| {
-        let Counted { key, units, rows, sums, mut histograms } = group;
+        let Counted { key, units, rows, sums, squares, mut histograms } = group;
         for histogram in &mut histograms {
             // Of no values one engine counts none, and another counts nothing.
             histogram.retain(|(_, count)| *count > 0);
@@ -101,7 +104,7 @@ async fn counted(engine: &dyn Engine, plan: &QueryPlan, tables: &Tables) -> Resu
         }
         // What a plan does not count it does not count in another way.
         let (rows, sums) = if plan.needs_rows() { (rows, sums) } else { (0, Vec::new()) };
-        format!("{key:?} {units} {rows} {sums:?} {histograms:?}")
+        format!("{key:?} {units} {rows} {sums:?} {squares:?} {histograms:?}")
     };
     let counted = engine.count(&bounding, tables).await?;
     // Of nothing at all one engine makes a group of nothing, and another none.

@@ -115,7 +115,7 @@ pub fn explain(plan: &Explanation) -> String {
         );
         let _ = writeln!(text, "  share           ε {}", number(column.epsilon));
         if let Some(share) = column.sampling {
-            let what = if share == 0.0 { "nothing more is measured for it" } else { "for the squares of the values" };
+            let what = if share == 0.0 { "nothing more is measured for it" } else { "for how far samples differ" };
             let _ = writeln!(text, "  sampling        ε {}, {what}", number(share));
         }
         let whose = column.noise_of.map_or(String::new(), |what| format!(", of {what}"));

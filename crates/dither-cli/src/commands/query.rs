@@ -53,13 +53,7 @@ fn summary(answered: &Answered) -> String {
 
 /// The bounds that were found, a line for each column.
 fn bounds(answered: &Answered) -> String {
-    let line = |between: &dither::Between| {
-        format!(
-            "`{}` counts within [{}, {}], as found from the data; about {} rows lie beyond each end\n",
-            between.column, between.lower, between.upper, between.rows_beyond
-        )
-    };
-    answered.bounds.iter().map(line).collect()
+    answered.bounds.iter().map(|between| dither_report::Language::En.found(between) + "\n").collect()
 }
 
 /// The stable JSON contract of docs/json.md.

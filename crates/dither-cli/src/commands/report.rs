@@ -50,6 +50,9 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
         if more > 0 {
             let _ = writeln!(text, "… and {more} rows more in {}.csv\n", section.id);
         }
+        for between in &section.found {
+            let _ = writeln!(text, "{}\n", published.document.language.found(between));
+        }
     }
     let charged = output::charge(&published.charged, "published", published.first_published, published.first_charged);
     let (left, receipt) = (output::amounts(&published.remaining), &published.document.receipt);

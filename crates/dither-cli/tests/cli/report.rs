@@ -40,6 +40,45 @@ fn a_report_is_written_once_and_repeated_for_free() {
     assert!(!clinic.run(&["report", "report.toml"]).status.success());
 }
 
+/// Bounds that were found stand in everything that shows the answer, the same ones, and in what is signed.
+#[test]
+fn bounds_that_a_report_found_stand_in_its_pages_and_in_its_certificate() {
+    let clinic = Clinic::with("");
+    let policy = POLICY.replace("bounds = [0, 110], typical = 40", "approx_bounds = true");
+    clinic.write("policy.toml", &policy.replace("epsilon = 1", "epsilon = 1000").replace("query = 0.5", "query = 100"));
+    let text = r#"
+        policy = "policy.toml"
+        title = "Ages"
+        budget = { epsilon = 80, delta = 0 }
+        [[question]]
+        id = "age"
+        title = "Age"
+        sql = "SELECT AVG(age) AS mean FROM visits"
+        "#;
+    clinic.write("report.toml", text);
+    let published = clinic.run(&["report", "report.toml"]);
+    assert!(published.status.success(), "{}", stderr(&published));
+    let read = |name: &str| fs::read_to_string(clinic.path("out").join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).unwrap();
+    let found = &json("report.json")["sections"][0]["found"];
+    assert_eq!(found, &json("certificate.json")["events"][0]["found"]);
+    let said = format!("`age` counts within [{}, {}]: bounds that were found", found[0]["lower"], found[0]["upper"]);
+    let said = said.replace(".0]", "]").replace(".0,", ",");
+    for shown in [stdout(&published), read("report.html"), read("certificate.html")] {
+        assert_eq!(shown.matches(&said).count(), 1, "{said}\n{shown}");
+        assert!(shown.contains("this bias is in no interval"));
+    }
+    clinic.write("report.toml", &text.replace("\"Ages\"", "\"年龄\"\nlanguage = \"zh\""));
+    let repeated = clinic.run(&["report", "report.toml"]);
+    assert!(stdout(&repeated).contains("偏差不在任何置信区间之内"), "{}", stdout(&repeated));
+    let answered = clinic.query("SELECT AVG(age) FROM visits", &["-e", "70"]);
+    assert!(stdout(&answered).contains("this bias is in no interval"), "{}", stdout(&answered));
+    // Bounds that noise alone would choose are refused before the charge, in a report as in a question.
+    clinic.write("report.toml", &text.replace("epsilon = 80", "epsilon = 0.5"));
+    let refused = clinic.run(&["report", "report.toml"]);
+    assert!(!refused.status.success() && stderr(&refused).contains("cannot be found"), "{}", stderr(&refused));
+}
+
 #[test]
 fn the_wards_of_a_consistent_report_add_up_to_its_total() {
     let clinic = Clinic::with("");

@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::datasource::MemTable;
 use dither_mechanisms::ExactTable;
 
-use super::{Random, plan};
+use super::{Random, sampled};
 use crate::engine::{Counting, Engine, LocalEngine, exact};
 use crate::operator;
 use crate::policy::Policy;
@@ -117,7 +117,7 @@ async fn se_05_and_tm_03_no_limit_of_memory_changes_a_bit() {
         let policy = Policy::from_toml(&POLICY.replace("PERSON", person), ".").unwrap();
         let tables = tables(half, shared);
         for sql in QUESTIONS {
-            let plan = plan(&sql.replace("PERSON", person), &policy).await;
+            let plan = sampled(&sql.replace("PERSON", person), &policy).await;
             let expected = counted(&free, &plan, &tables).await;
             assert!(expected.rows.iter().any(|row| row.units > 0), "{sql}");
             for limit in [64 << 10, 1 << 20] {
@@ -144,7 +144,7 @@ async fn se_05_and_tm_03_pruning_and_spilling_change_no_bit() {
         let policy = Policy::from_toml(&POLICY.replace("PERSON", person), ".").unwrap();
         let tables = tables(true, false);
         for sql in &QUESTIONS[..4] {
-            let plan = plan(sql, &policy).await;
+            let plan = sampled(sql, &policy).await;
             let expected = counted(&LocalEngine::new(2).portable(), &plan, &tables).await;
             let small = OperatorAlone(LocalEngine::with_memory(2, 200_000).unwrap());
             assert!(counted(&small, &plan, &tables).await == expected, "{sql}, {person}");

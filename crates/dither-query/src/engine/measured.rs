@@ -8,7 +8,8 @@ use crate::plan::{Measure, QueryPlan, Values};
 
 /// The integers that the mechanism measures in a group.
 pub(super) fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, EngineError> {
-    let Counted { key, units, rows, sums, histograms } = group;
+    let Counted { key, units, rows, sums, squares, histograms } = group;
+    let mut squares = squares.into_iter();
     let mut values = Vec::new();
     let overflows = || failed("a sum overflows");
     let times = |count: i128, steps: i128| count.checked_mul(steps).ok_or_else(overflows);
@@ -21,6 +22,10 @@ pub(super) fn measured(plan: &QueryPlan, group: Counted) -> Result<ExactRow, Eng
             }
             Measure::Rows => values.push(rows),
             Measure::Sum(index) => values.push(sums[*index].0),
+            Measure::UnitSquares(_) => {
+                let [aa, ab, bb] = squares.next().ok_or_else(|| failed("a square is missing"))?;
+                values.extend([aa, times(ab, 2)?, bb]);
+            }
             // Computed behind the gate, once the bounds are known.
             Measure::Squares(_) | Measure::Pair(Values::Found(_)) => values.extend(vec![0; measure.width()]),
             Measure::Triple(Values::Found(index)) => {

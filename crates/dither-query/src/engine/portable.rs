@@ -8,7 +8,7 @@ use datafusion::scalar::ScalarValue;
 use dither_core::Key;
 
 use super::{Counted, EngineError, failed, name_of};
-use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, sum_name};
+use crate::bound::{Bounding, COUNT, POINT, ROWS, UNITS, count_name, key_name, square_names, sum_name};
 use crate::source::Tables;
 use crate::sql::key_of;
 
@@ -46,7 +46,12 @@ fn group(bounding: &Bounding<'_>, batch: &RecordBatch, row: usize) -> Result<Cou
     let sums = (0..summands)
         .map(|index| Ok((integer(batch, &sum_name(index), row)?, integer(batch, &count_name(index), row)?)))
         .collect::<Result<_, EngineError>>()?;
-    Ok(Counted { key, units, rows, sums, histograms: Vec::new() })
+    let square = |index: &usize| {
+        let [aa, ab, bb] = square_names(*index).map(|name| integer(batch, &name, row));
+        Ok([aa?, ab?, bb?])
+    };
+    let squares = bounding.squared.iter().map(square).collect::<Result<_, EngineError>>()?;
+    Ok(Counted { key, units, rows, sums, squares, histograms: Vec::new() })
 }
 
 /// The values of one histogram and how many rows have each, by the name of the key; the number of different values as that

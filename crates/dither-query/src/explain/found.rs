@@ -3,7 +3,7 @@
 use dither_core::Epsilon;
 
 use crate::plan::{Derivation, QueryPlan};
-use crate::release::{CONFIDENCE, half_width};
+use crate::release::{CONFIDENCE, expected_error, half_width};
 
 /// What the noise is of: sensitivities and scales are in this unit as well.
 pub(super) const NOISE_OF: &str = "each sum that it follows from, in ranges from one found bound to the other";
@@ -23,17 +23,28 @@ impl QueryPlan {
             self.found[index].name,
             self.beyond(index).map_or(String::new(), |part| format!(" ({:.1} % of the declared ones)", 100.0 * part))
         );
-        match self.off_by(derivation) {
-            Some(percent) => format!("{bounds}; a mean is off by {percent:.3} % of the range between them"),
-            None => bounds,
-        }
+        self.off_by(derivation).map_or(bounds.clone(), |off| format!("{bounds}; {off}"))
     }
 
-    /// The error of a mean in percent of the range between both bounds, if the number of rows is declared.
-    fn off_by(&self, derivation: Derivation) -> Option<f64> {
-        let Derivation::PairMean(block) = derivation else { return None };
-        let half = half_width(&self.mechanism.blocks[block].noise, &[1.0], CONFIDENCE);
+    /// The error in percent of the range between both bounds, if the number of rows is declared.
+    fn off_by(&self, derivation: Derivation) -> Option<String> {
         let rows = self.group_rows()? as f64;
-        Some((100.0 * half * self.bounds_of(&self.measures[block])?.lattice().step() / rows).min(100.0))
+        let percent = |part: f64| format!("{:.3} %", (100.0 * part).min(100.0));
+        match derivation {
+            Derivation::PairMean(block) => {
+                let half = half_width(&self.mechanism.blocks[block].noise, &[1.0], CONFIDENCE);
+                let part = half * self.bounds_of(&self.measures[block])?.lattice().step() / rows;
+                Some(format!("a mean is off by {} of the range between them", percent(part)))
+            }
+            Derivation::Deviation { .. } => {
+                let part = expected_error(self, derivation, rows, [1.0; 2])?;
+                Some(format!("a deviation is off by {} of the range between them at most", percent(part)))
+            }
+            Derivation::Variance { .. } => {
+                let part = expected_error(self, derivation, rows, [1.0; 2])?;
+                Some(format!("a variance is off by {} of the squared range between them at most", percent(part)))
+            }
+            _ => None,
+        }
     }
 }

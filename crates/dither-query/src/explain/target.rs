@@ -4,7 +4,7 @@ use dither_core::{Delta, Epsilon};
 
 use super::ExplainedOutput;
 use crate::error::{Code, Refusal};
-use crate::plan::{MechanismChoice, QueryPlan, Shape, price};
+use crate::plan::{Derivation, MechanismChoice, QueryPlan, Shape, price};
 
 /// The error that is aimed at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,10 +67,7 @@ pub fn solve(
     let reaches = |plan: &QueryPlan| plan.worst(target).map(|error| error <= target.value());
     let best = at(cap.nanos())?;
     match reaches(&best) {
-        None => {
-            return Err(Refusal::new(Code::TargetError, "the error of this question cannot be predicted")
-                .hint("declare `public.rows`, and `typical` for errors in percent, in the policy"));
-        }
+        None => return Err(best.unpredicted(target)),
         Some(false) => {
             let reached = best.worst(target).unwrap_or(f64::INFINITY);
             let message = format!("epsilon {cap} leaves an expected error of {reached:.3}, above the target");
@@ -93,9 +90,108 @@ pub fn solve(
 }
 
 impl QueryPlan {
+    /// Why no ε can be found for a target error, by the first value whose error is unknown.
+    fn unpredicted(&self, target: TargetError) -> Refusal {
+        let outputs = self.explain_outputs();
+        let unknown = outputs.iter().zip(&self.derivations).find(|(output, _)| target.pick(output).is_none());
+        let Some((output, derivation)) = unknown else {
+            return Refusal::new(Code::TargetError, "the error of this question cannot be predicted");
+        };
+        let message = format!("the error of `{}` cannot be predicted", output.measures);
+        let (why, hint) = match (derivation, output.expected_error) {
+            (Derivation::Quantile { .. }, _) => (
+                ": how far a quantile is off depends on the values around it",
+                "state --epsilon instead; `dither plan` shows by how many rows the rank may be off",
+            ),
+            (Derivation::Correlation { .. }, _) => {
+                (": it depends on how far the values spread", "state --epsilon instead")
+            }
+            (_, Some(_)) => {
+                (" in percent", "aim at an error in the unit of the value, or declare `typical` in the policy")
+            }
+            _ if self.found_for(*derivation).is_some() => {
+                (" before its bounds are found", "declare `bounds` of the column, or state --epsilon instead")
+            }
+            _ if self.has_private_keys() => (
+                ": nobody says how large a group is",
+                "declare `public.rows_per_group` in the policy, or state --epsilon instead",
+            ),
+            _ => ("", "declare `public.rows`, and `typical` for errors in percent, in the policy"),
+        };
+        Refusal::new(Code::TargetError, message + why).hint(hint)
+    }
+
     /// The largest expected error, absolute or in percent; `None` where one is unknown.
     fn worst(&self, target: TargetError) -> Option<f64> {
         let outputs = self.explain_outputs();
         outputs.iter().map(|output| target.pick(output)).try_fold(0.0_f64, |worst, error| Some(worst.max(error?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::shape;
+    use crate::policy::Policy;
+
+    const POLICY: &str = r#"
+        dataset = "test"
+        [budget]
+        epsilon = 1000
+        delta = 1e-3
+        [tables.t]
+        source = "t.csv"
+        privacy_unit = "row"
+        public = { rows = 10000 }
+        [tables.t.columns]
+        x = { type = "integer", bounds = [0, 100] }
+        y = { type = "integer", bounds = [0, 8] }
+        wide = { type = "number", approx_bounds = true }
+        city = { type = "text" }
+        "#;
+
+    async fn solved(sql: &str, target: &str) -> Result<QueryPlan, Refusal> {
+        let policy = Policy::from_toml(POLICY, ".").unwrap();
+        let (shape, _) = shape(sql, &policy).await.unwrap();
+        let (delta, cap) = ("1e-6".parse().unwrap(), "1".parse().unwrap());
+        solve(&shape, target.parse().unwrap(), delta, MechanismChoice::Auto, cap)
+    }
+
+    #[tokio::test]
+    async fn an_error_that_cannot_be_aimed_at_says_what_to_state_instead() {
+        for (sql, target, why, hint) in [
+            ("SELECT COUNT(*), MEDIAN(x) FROM t", "3", "the values around it", "how many rows the rank may be off"),
+            ("SELECT CORR(x, y) FROM t", "0.1", "how far the values spread", "--epsilon"),
+            ("SELECT STDDEV(x) FROM t", "2%", "in percent", "in the unit of the value"),
+            ("SELECT AVG(wide) FROM t", "3", "before its bounds are found", "declare `bounds`"),
+            ("SELECT city, AVG(x) FROM t GROUP BY city", "3", "how large a group is", "public.rows_per_group"),
+        ] {
+            let refusal = solved(sql, target).await.unwrap_err();
+            assert_eq!(refusal.code, Code::TargetError);
+            assert!(refusal.message.contains(why), "{sql}: {}", refusal.message);
+            assert!(refusal.hint.as_deref().unwrap_or_default().contains(hint), "{sql}: {:?}", refusal.hint);
+        }
+        assert!(solved("SELECT STDDEV(x) FROM t", "10").await.is_ok());
+    }
+
+    /// What a plan says before it is paid for: an error, with what it assumes, or why there is none.
+    #[tokio::test]
+    async fn every_moment_has_an_error_with_its_assumption() {
+        let policy = Policy::from_toml(POLICY, ".").unwrap();
+        for (sql, known, said) in [
+            ("SELECT STDDEV(x) FROM t", true, "10000 rows; ± "),
+            ("SELECT VAR_POP(x) FROM t", true, "10000 rows"),
+            ("SELECT COVAR_POP(x, y) FROM t", true, "10000 rows"),
+            ("SELECT CORR(x, y) FROM t", false, "at most for values whose deviation is a quarter of their range"),
+            ("SELECT STDDEV(wide) FROM t", false, "a deviation is off by"),
+            ("SELECT VAR_SAMP(wide) FROM t", false, "% of the squared range between them at most"),
+            ("SELECT city, STDDEV(x) FROM t GROUP BY city", false, "declare `public.rows_per_group`"),
+        ] {
+            let (shape, _) = shape(sql, &policy).await.unwrap();
+            let plan = price(shape, "1".parse().unwrap(), "1e-6".parse().unwrap(), MechanismChoice::Auto).unwrap();
+            let output = &plan.explain_outputs()[0];
+            let assumption = output.assumption.as_deref().unwrap_or_default();
+            assert!(output.expected_error.is_some() == known && assumption.contains(said), "{sql}: {output:?}");
+        }
     }
 }

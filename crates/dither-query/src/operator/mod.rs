@@ -22,7 +22,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use dither_bounding::{
-    Buckets, Columns, Dictionary, KeyedHash, Layout, Limits, Mapping, Names, Rows, Rule, Scratch, Share, Totals,
+    Buckets, Columns, Dictionary, KeyedHash, Layout, Limits, Mapping, Names, Rows, Rule, Scratch, Share, Square, Totals,
 };
 use dither_core::{Key, PrivacyUnit, ValueBounds};
 use futures::StreamExt;
@@ -41,6 +41,8 @@ struct Task {
     public_texts: OnceLock<Dictionary>,
     units: UnitKind,
     bounds: Vec<ValueBounds>,
+    /// Of which values the totals of units are squared.
+    squares: Arc<[Square]>,
     /// For each histogram whether the number of different values is all that is wanted; such values are numbered.
     distinct: Vec<bool>,
     /// How the integers of a row are kept: bounds are public, and what is counted by value may be any integer.
@@ -76,7 +78,13 @@ impl Task {
         let bounds: Vec<ValueBounds> = bounding.summands.iter().map(|summand| summand.bounds).collect();
         let ranges = bounds.iter().map(|bounds| Some((bounds.lower(), bounds.upper())));
         let layout = Layout::new(ranges.chain(bounding.histograms.iter().map(|_| None)));
+        let square = |column: &usize| {
+            let bounds = &bounds[*column];
+            Square { column: *column, lower: bounds.lower(), upper: bounds.upper() }
+        };
+        let squares = bounding.squared.iter().map(square).collect();
         Self {
+            squares,
             keys: KeySpace::new(bounding.question),
             public_texts: OnceLock::new(),
             units,
@@ -102,6 +110,11 @@ impl Task {
 
     fn columns(&self) -> Columns {
         Columns { summed: self.bounds.len(), tallied: self.distinct.len() }
+    }
+
+    /// Zeros for so many keys.
+    fn totals(&self, keys: usize) -> Totals {
+        Totals::new(self.columns(), Arc::clone(&self.squares), keys)
     }
 
     fn rule<'a>(&'a self, keys: &'a Dictionary, values: &'a [Names]) -> Rule<'a> {
@@ -205,7 +218,7 @@ fn common_keys(task: &Task, read: &mut [Contents]) -> Result<CommonKeys, DataFus
 fn add_up(task: &Task, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, .. } = common_keys(task, &mut read)?;
     let CommonValues { mappings: values, .. } = common_values(task, &read)?;
-    let mut totals = Totals::new(task.columns(), keys.len());
+    let mut totals = task.totals(keys.len());
     for ((contents, mapping), values) in read.iter().zip(&mappings).zip(&values) {
         totals.merge(&contents.totals, mapping, values);
     }
@@ -225,7 +238,6 @@ struct Shared {
 async fn bound(workers: usize, task: &Arc<Task>, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, texts } = common_keys(task, &mut read)?;
     let CommonValues { mappings: value_mappings, names: values } = common_values(task, &read)?;
-    let columns = task.columns();
     let mappings = mappings.into_iter().zip(value_mappings).map(|(keys, values)| Mapping { keys, values });
     let parts = read.into_iter().zip(mappings).collect();
     let shared = Arc::new(Shared { task: Arc::clone(task), keys: texts, values, parts, next: AtomicUsize::new(0) });
@@ -235,7 +247,7 @@ async fn bound(workers: usize, task: &Arc<Task>, mut read: Vec<Contents>) -> Res
         tokio::task::spawn_blocking(move || shared.work(keys))
     });
     let done = try_join_all(workers).await.map_err(|error| DataFusionError::External(error.into()))?;
-    let mut totals = Totals::new(columns, keys.len());
+    let mut totals = task.totals(keys.len());
     let identity: Vec<u32> = (0..keys.len() as u32).collect();
     for part in done {
         totals.merge(&part?, &identity, &[]);
@@ -255,7 +267,7 @@ impl Drop for Stop {
 impl Shared {
     /// Bounds one bucket after another until all are taken.
     fn work(&self, keys: usize) -> Result<Totals, DataFusionError> {
-        let mut totals = Totals::new(self.task.columns(), keys);
+        let mut totals = self.task.totals(keys);
         let (mut rows, mut scratch) = (Rows::default(), Scratch::default());
         loop {
             let bucket = self.next.fetch_add(1, Ordering::Relaxed);
@@ -363,7 +375,8 @@ fn counted(task: &Task, totals: &Totals, keys: &[Vec<Key>]) -> Vec<Counted> {
             let units = if task.units == UnitKind::Rows { rows } else { i128::from(totals.units(number)) };
             let sums = (0..task.bounds.len()).map(|column| totals.sum(number, column));
             let sums = sums.map(|(sum, count)| (sum, i128::from(count))).collect();
-            Counted { key: key.clone(), units, rows, sums, histograms }
+            let squares = (0..task.squares.len()).map(|square| totals.squares(number, square)).collect();
+            Counted { key: key.clone(), units, rows, sums, squares, histograms }
         })
         .collect()
 }

@@ -69,7 +69,7 @@ impl Reader {
             values: values.collect::<Result<_, _>>()?,
             value_numbers: Vec::new(),
             buckets: Buckets::new(Arc::clone(&task.layout)),
-            totals: Totals::new(task.columns(), groups),
+            totals: task.totals(groups),
             columns: vec![Vec::new(); columns],
             key_numbers: Vec::new(),
             units: Vec::new(),

@@ -6,7 +6,7 @@ use dither_core::{Lattice, ValueBounds};
 use dither_mechanisms::{Fraction, Quantiles};
 
 use super::shares::ranges_of_a_typical_value;
-use super::{Derivation, Found, Measure, Ranks, Values};
+use super::{Derivation, Found, Measure, Ranks, Shape, Values};
 use crate::bound::{Histogram, Summand, column, value_name};
 use crate::error::{Code, Refusal};
 use crate::grid::Grid;
@@ -125,6 +125,28 @@ impl Blocks {
             let (Derivation::PairMean(pair) | Derivation::PairSum(pair)) = *derivation else { return Ok(None) };
             let Measure::Pair(values) = self.measures[pair] else { return Ok(None) };
             self.squares(values).map(Some)
+        });
+        squares.collect()
+    }
+
+    /// For each aggregate of rows the block that says how far the totals of units spread, for units of up to so many rows.
+    pub fn unit_squares_for_sampling(&mut self, rows: u32) -> Result<Vec<Option<usize>>, Refusal> {
+        let derivations = self.derivations.clone();
+        let squares = derivations.iter().map(|derivation| {
+            let Some(block) = derivation.block() else { return Ok(None) };
+            let (expr, bounds) = match self.measures[block] {
+                Measure::Pair(Values::Summand(index)) | Measure::Sum(index) => {
+                    (self.summands[index].expr.clone(), Some(self.summands[index].bounds))
+                }
+                Measure::Rows => (lit(1.0), ones()),
+                _ => return Ok(None),
+            };
+            let bounds = bounds.and_then(|bounds| narrow(&bounds, rows)).ok_or_else(|| {
+                let message = format!("the bounds are too wide for squares of totals of up to {rows} rows");
+                Refusal::new(Code::Range, message).hint("allow fewer rows of a unit, or declare narrower bounds")
+            })?;
+            let summand = self.add(Summand { expr, bounds });
+            Ok(Some(self.measure(Measure::UnitSquares(summand))))
         });
         squares.collect()
     }
@@ -332,9 +354,13 @@ fn widest_pair(aggregates: &[Aggregate], needs: &[Needs]) -> Option<Values> {
 /// Products lie on a lattice of at most 2^40 points on either side: the squares of 2^20 points are exact.
 const LARGEST: f64 = 40.0;
 
+/// The bounds of what is counted.
+fn ones() -> Option<ValueBounds> {
+    ValueBounds::new(0.0, 1.0, Lattice::UNIT)
+}
+
 /// The bounds of an argument; 0 and 1 where values are only counted.
 fn bounds(argument: &Argument, name: &str) -> Result<ValueBounds, Refusal> {
-    let ones = || ValueBounds::new(0.0, 1.0, Lattice::UNIT);
     argument.bounds.or_else(ones).filter(|bounds| bounds.range() > 0).ok_or_else(|| {
         Refusal::new(Code::MissingBounds, format!("the bounds of `{name}` leave one value only"))
             .hint("the lower bound must be below the upper one")
@@ -343,11 +369,24 @@ fn bounds(argument: &Argument, name: &str) -> Result<ValueBounds, Refusal> {
 
 /// The lattice of the values, its step doubled until quantiles can be chosen on it.
 fn grid(bounds: &ValueBounds) -> Option<ValueBounds> {
+    coarser(bounds, |grid| grid.range() < u64::from(Quantiles::MAX_POINTS))
+}
+
+/// The lattice of the values, its step doubled until the total of so many rows can be squared: see [`Shape::MOST`]. What a
+/// value loses to its step is far below the noise, which is that of a unit with all rows at one end.
+fn narrow(bounds: &ValueBounds, rows: u32) -> Option<ValueBounds> {
+    let within = |steps: u64, most: u64| steps.checked_mul(rows.into()).is_some_and(|total| total <= most);
+    coarser(bounds, |grid| grid.range() > 0 && within(grid.range(), Shape::MOST))
+        .filter(|grid| within(grid.magnitude(), 1 << 62))
+}
+
+/// The first lattice that fits, of those whose steps are once, twice, four times … that of the values.
+fn coarser(bounds: &ValueBounds, fits: impl Fn(&ValueBounds) -> bool) -> Option<ValueBounds> {
     let step = bounds.lattice().step();
     let ends = [bounds.lower(), bounds.upper()].map(|end| end as f64 * step);
     (0..54)
         .filter_map(|doublings| ValueBounds::new(ends[0], ends[1], Lattice::new(step * f64::from(doublings).exp2())?))
-        .find(|grid| grid.range() < u64::from(Quantiles::MAX_POINTS))
+        .find(fits)
 }
 
 /// A value less the middle of its bounds; NULL where absent.

@@ -12,7 +12,10 @@ impl QueryPlan {
     }
 
     /// Refuses to look for bounds where the declared number of rows says that noise alone would choose them.
-    pub(super) fn check_found(&self) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// A [`Refusal`] that names the column.
+    pub fn check_found(&self) -> Result<(), Refusal> {
         for (index, found) in self.found.iter().enumerate() {
             if self.beyond(index).is_some_and(|part| part >= 0.5) {
                 let margin = self.mechanism.found[index].margin();

@@ -26,6 +26,9 @@ pub enum Measure {
     Squares(usize),
     /// The number of different values of a histogram.
     Distinct(usize),
+    /// ΣA², 2ΣAB and ΣB² over units, with A = Σ(upper − x) and B = Σ(x − lower) over the rows of one of them: how far their
+    /// totals spread. A unit moves the three by (A + B)² together, at most the square of R ranges.
+    UnitSquares(usize),
 }
 
 impl Measure {
@@ -34,7 +37,7 @@ impl Measure {
         match self {
             Self::Units | Self::Rows | Self::Sum(_) | Self::Squares(_) | Self::Distinct(_) => 1,
             Self::Pair(_) => 2,
-            Self::Triple(_) => 3,
+            Self::Triple(_) | Self::UnitSquares(_) => 3,
         }
     }
 }
@@ -74,7 +77,7 @@ impl Shape {
     pub fn bounds_of(&self, measure: &Measure) -> Option<ValueBounds> {
         let found = |upper: f64, steps: u64| ValueBounds::new(0.0, upper, Lattice::new(upper / steps as f64)?);
         match *measure {
-            Measure::Units | Measure::Rows | Measure::Distinct(_) => None,
+            Measure::Units | Measure::Rows | Measure::Distinct(_) | Measure::UnitSquares(_) => None,
             Measure::Sum(index) => Some(self.summands[index].bounds),
             Measure::Pair(Values::Summand(index)) | Measure::Triple(Values::Summand(index)) => {
                 Some(self.summands[index].bounds)

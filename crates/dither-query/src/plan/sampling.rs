@@ -1,13 +1,13 @@
-//! Intervals for what the rows were drawn from: when they can be had, and what else is measured for them.
+//! Intervals for what the units were drawn from: when they can be had, and what else is measured for them.
 //!
 //! The interval of a released value covers the exact bounded answer about the rows that are there. Where the question
 //! asks for `sampling`, a second one covers what the answer would be on average over samples: of a mean that of the
-//! population, of a count or a sum its expectation. How far samples differ follows from Σ(x − m)² around the middle m of
-//! the bounds, which is measured and paid for like any other sum; a count needs nothing more. `release::sampling` says
-//! how.
+//! population, of a count or a sum its expectation. `release::sampling` says how.
 //!
-//! A sample is one of units. Where each of them brings one row at most, sums over rows are sums over units. Elsewhere
-//! they are not, and an interval that took rows for independent would be too narrow, so that none is offered.
+//! A sample is one of units. Where each of them brings one row at most, sums over rows are sums over units: how far samples
+//! differ follows from Σ(x − m)² around the middle m of the bounds, which is measured and paid for like any other sum, and
+//! a count needs nothing more. Elsewhere rows of one unit go together, and an interval that took them for independent would be
+//! too narrow. There the totals of units are squared, which are independent: see [`Measure::UnitSquares`].
 
 use dither_core::PrivacyUnit;
 
@@ -17,6 +17,19 @@ use crate::error::{Code, Refusal};
 use crate::ir::AggregateKind;
 
 impl Shape {
+    /// The largest total of a unit that is squared, in steps. A square then fits 48 bits and its sensitivity squared, for
+    /// Gaussian noise, 128 with room for groups and shares; sums of 2^60 units are exact in 128 bits as well.
+    pub const MOST: u64 = 1 << 24;
+
+    /// The summands of which the totals of units are squared, in the order of their blocks.
+    pub fn squared(&self) -> Vec<usize> {
+        let squared = |measure: &Measure| match *measure {
+            Measure::UnitSquares(index) => Some(index),
+            _ => None,
+        };
+        self.measures.iter().filter_map(squared).collect()
+    }
+
     /// The same question with what intervals for sampling need.
     ///
     /// # Errors
@@ -29,7 +42,10 @@ impl Shape {
         // Keys from the data are refused, and rows are counted by themselves.
         let counted = CountedBy { one_row: false, private: false, sampling: true };
         let mut blocks = Blocks::of(&self.question.aggregates, counted)?;
-        let squares = blocks.squares_for_sampling()?;
+        let squares = match self.effective_bounds().max_rows_per_group.get() {
+            1 => blocks.squares_for_sampling()?,
+            rows => blocks.unit_squares_for_sampling(rows)?,
+        };
         Ok(Self {
             values: blocks.values,
             summands: blocks.summands,
@@ -63,19 +79,6 @@ impl Shape {
         if let PrivacyUnit::Period { per, .. } = &self.unit {
             let message = format!("each {} of one person is a unit, and these are no independent sample", per.name());
             return refuse(&message, "ask without sampling");
-        }
-        let rows = self.effective_bounds().max_rows_per_group.get();
-        let of_rows = self.measures.iter().any(|measure| *measure != Measure::Units);
-        if let PrivacyUnit::Column(column) = &self.unit
-            && of_rows
-            && rows > 1
-        {
-            let hint = format!(
-                "ask about one row for each unit, as in SELECT AVG(t) FROM \
-                 (SELECT {column}, SUM(x) AS t FROM … GROUP BY {column})"
-            );
-            let message = format!("up to {rows} rows of one `{column}` are no independent sample");
-            return refuse(&message, &hint);
         }
         Ok(())
     }

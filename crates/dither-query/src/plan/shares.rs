@@ -42,7 +42,9 @@ impl Shape {
             Measure::Sum(_) | Measure::Pair(_) | Measure::Triple(_) => {
                 self.first_argument(block).map_or(1.0, ranges_of_a_typical_value)
             }
-            Measure::Units | Measure::Rows | Measure::Distinct(_) | Measure::Squares(_) => 1.0,
+            Measure::Units | Measure::Rows | Measure::Distinct(_) | Measure::Squares(_) | Measure::UnitSquares(_) => {
+                1.0
+            }
         }
     }
 }

@@ -1,23 +1,9 @@
 //! Values between bounds that were found, and the bounds themselves.
 
-use dither_core::Estimate;
+use dither_core::{Between, Estimate};
 use dither_mechanisms::NoisyTable;
-use serde::Serialize;
 
 use crate::plan::{Derivation, QueryPlan};
-
-/// The bounds that were found for one column: the values of all groups count as the nearer of them where they lie beyond.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Between {
-    /// The column.
-    pub column: String,
-    /// The lower bound.
-    pub lower: f64,
-    /// The upper bound.
-    pub upper: f64,
-    /// How many rows lie beyond each of them, about: a public number, by which sums and means may be off beside their noise.
-    pub rows_beyond: u64,
-}
 
 /// The bounds that were found for a question.
 pub fn found_bounds(plan: &QueryPlan, noisy: &NoisyTable) -> Vec<Between> {

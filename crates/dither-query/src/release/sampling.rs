@@ -7,23 +7,29 @@
 //!   by a small chance of its own, less where their number is fixed;
 //! - a count is such a sum of ones.
 //!
-//! All three are replaced by the largest that the noisy sums leave possible, for a tenth of the misses. Half the width of
+//! Where a unit has several rows, so are the totals t of its values and c of its rows: a sum has at most the variance Σt², a
+//! count Σc², and a mean, which is the quotient of two such sums, about Σ(t − x̄·c)²/(Σc)² (Cochran 1977, *Sampling
+//! Techniques*, chapter 6). With A = Σ(upper − x) and B = Σ(x − lower) of a unit all three are sums of the squares of wA + vB,
+//! and follow from the noisy ΣA², 2ΣAB and ΣB². That of a mean is convex in the mean, so that it is largest at one end of its
+//! interval.
+//!
+//! All are replaced by the largest that the noisy sums leave possible, for a tenth of the misses. Half the width of
 //! the interval is the root of the sum of the squares of half the width for noise and z or t times that deviation, with
-//! Student's t for so many values as there are at least. For normal noise that is the quantile of the sum of both; for
+//! Student's t for so many units as there are at least. For normal noise that is the quantile of the sum of both; for
 //! Laplace noise it is on the safe side, since its quantiles exceed those of a normal variable of its variance the less
 //! the smaller its part of the sum is.
 //!
 //! The interval is as good as the normal approximation of the sampling error: for some thirty units and more, fewer
 //! where values are spread evenly, more where few of them make most of the sum.
 
-use dither_core::{Estimate, Ratio};
+use dither_core::{Estimate, Ratio, ValueBounds};
 use dither_noise::gaussian_quantile;
 
 use super::estimate::{self, pair_bounds};
 use super::moments::Moments;
 use super::width::half_width;
 use crate::ir::Over;
-use crate::plan::{Derivation, QueryPlan};
+use crate::plan::{Derivation, Measure, QueryPlan};
 
 /// The part of the misses that is for the bound on the variance.
 const FOR_VARIANCE: f64 = 0.1;
@@ -86,6 +92,11 @@ fn deviation(
     row: &[i128],
     confidence: f64,
 ) -> Option<Sampling> {
+    if let Some(squares) = squares
+        && let Measure::UnitSquares(summand) = plan.measures[squares]
+    {
+        return Totals { plan, row, squares, bounds: plan.summands[summand].bounds }.deviation(derivation, confidence);
+    }
     match (derivation, squares) {
         (Derivation::Count(_) | Derivation::PairCount(_), _) => {
             let most = estimate(plan, derivation, row, confidence).high?;
@@ -113,6 +124,70 @@ fn second_moment(plan: &QueryPlan, moments: &Moments<'_>, pair: usize, squares: 
     let weights = [middle * middle / range - middle * step, middle * middle / range + middle * step];
     let linear = weights[0] * moments.steps(pair, 0) + weights[1] * moments.steps(pair, 1);
     moments.sum(squares).high + linear + half_width(moments.noise(pair), &weights, moments.each)
+}
+
+/// The noisy squares of the totals of units.
+struct Totals<'a> {
+    plan: &'a QueryPlan,
+    row: &'a [i128],
+    /// Their block.
+    squares: usize,
+    /// The bounds of the values, in the steps of the squares.
+    bounds: ValueBounds,
+}
+
+impl Totals<'_> {
+    /// The deviation of a count, a sum or a mean over samples of units.
+    fn deviation(&self, derivation: Derivation, confidence: f64) -> Option<Sampling> {
+        // Those of the number of rows and of the squares; for a mean also its own, and of the squares at both of its ends.
+        let intervals = if matches!(derivation, Derivation::PairMean(_)) { 4.0 } else { 2.0 };
+        let each = 1.0 - (1.0 - confidence) / intervals;
+        let rows = match derivation {
+            Derivation::PairSum(pair) | Derivation::PairMean(pair) => Derivation::PairCount(pair),
+            count => count,
+        };
+        let rows = estimate(self.plan, rows, self.row, each);
+        let (least, most) = (rows.low?.max(1.0), rows.high?.max(1.0));
+        let of_unit = f64::from(self.plan.effective_bounds().max_rows_per_group.get());
+        let units = (least / of_unit).max(1.0);
+        let (lower, upper, step) =
+            (self.bounds.lower() as f64, self.bounds.upper() as f64, self.bounds.lattice().step());
+        let range = self.bounds.range() as f64;
+        // The squared total of R values is at most R times the sum of their squares, which is largest with all of them at the
+        // ends: around their mean p ranges above the lower one, p(1 − p) squared ranges for each (Bhatia and Davis 2000).
+        let at_most = |variance: f64, of_row: f64| variance.clamp(0.0, of_unit * most * of_row);
+        let deviation = match derivation {
+            Derivation::PairSum(_) => {
+                at_most(self.most(lower / range, upper / range, each), lower.abs().max(upper.abs()).powi(2)).sqrt()
+                    * step
+            }
+            Derivation::PairMean(_) => {
+                let mean = estimate(self.plan, derivation, self.row, each);
+                let share = |end: f64| ((end / step - lower) / range).clamp(0.0, 1.0);
+                let ends = [share(mean.low?), share(mean.high?)];
+                let variance = ends.map(|share| self.most(-share, 1.0 - share, each)).into_iter().fold(0.0, f64::max);
+                let middle = ends[0].max(ends[1].min(0.5));
+                let variance = at_most(variance, middle * (1.0 - middle) * range * range);
+                let of_sample = units.max(2.0) / (units.max(2.0) - 1.0);
+                (variance * of_sample).sqrt() * step / least
+            }
+            // Of what is counted A is nothing and B the number of rows.
+            Derivation::Count(_) => at_most(self.most(0.0, 1.0, each), 1.0).sqrt(),
+            Derivation::PairCount(_) => at_most(self.most(1.0 / range, 1.0 / range, each), 1.0).sqrt(),
+            _ => return None,
+        };
+        Some(Sampling { deviation, freedom: Some((units - 1.0).max(1.0)) })
+    }
+
+    /// The sum of the squares of a·A + b·B at most.
+    fn most(&self, a: f64, b: f64, confidence: f64) -> f64 {
+        let noise = &self.plan.mechanism.blocks[self.squares].noise;
+        let offset = estimate::offsets(self.plan)[self.squares];
+        let weights = [a * a, a * b, b * b];
+        let steps = |index: usize| self.row[offset + index] as f64 / f64::from(noise.refinement()).exp2();
+        let noisy: f64 = weights.iter().enumerate().map(|(index, weight)| weight * steps(index)).sum();
+        noisy + half_width(noise, &weights, confidence)
+    }
 }
 
 /// The z with P(|X| > z) = 1 − confidence for a standard normal X: that of an integer one, in millionths.

@@ -3,7 +3,7 @@
 use dither_mechanisms::Noise;
 
 /// How far a weighted sum of independent noisy integers stays from the exact one with the given probability, in
-/// steps. At most two weights, or three equal ones.
+/// steps. At most three weights.
 ///
 /// ```
 /// # use dither_core::{L1Sensitivity, Ratio};
@@ -30,7 +30,13 @@ pub fn half_width(noise: &Noise, weights: &[f64], confidence: f64) -> f64 {
             let outside = 1.0 - confidence;
             let half = match many {
                 [a, b] => laplace_pair_quantile(a.max(*b), a.min(*b), outside),
-                all => all.iter().copied().fold(0.0, f64::max) * laplace_triple_quantile(outside),
+                all => {
+                    let most = all.iter().copied().fold(0.0, f64::max);
+                    // All of them as large as the largest, or the smaller ones in one: of symmetric, log-concave variables that
+                    // only spreads the sum (Proschan 1965).
+                    let (one, others) = (most.max(steps - most), most.min(steps - most));
+                    (most * laplace_triple_quantile(outside)).min(laplace_pair_quantile(one, others, outside))
+                }
             };
             scale * half + steps
         }

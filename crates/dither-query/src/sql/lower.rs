@@ -177,6 +177,8 @@ pub(super) struct Scope {
     pub(super) schema: DFSchema,
     /// The computed columns, by name, in terms of those of the file.
     computed: HashMap<String, Expr>,
+    /// The names that tables of the policy declare columns under, by those in the relation.
+    declared: BTreeMap<String, String>,
     /// The columns that are the privacy unit of their row, or its person where units are cut to periods.
     units: Vec<String>,
     /// Whether units are cut to periods.
@@ -194,6 +196,10 @@ impl Scope {
             computed: columns
                 .iter()
                 .filter_map(|column| Some((column.name.clone(), column.computed.clone()?)))
+                .collect(),
+            declared: columns
+                .iter()
+                .filter_map(|column| Some((column.name.clone(), column.declared()?.to_owned())))
                 .collect(),
             units: columns.iter().filter(|column| column.unit).map(|column| column.name.clone()).collect(),
             periods: input.root.as_ref().is_some_and(|root| root.period().is_some()),
@@ -456,11 +462,18 @@ impl Scope {
             return Ok(Argument { expr, bounds: None, approx: true, written, origin, typical, counted: None, kind });
         }
         let bounds = interval::bounds(&expr, &columns).ok_or_else(|| {
-            let hint = match bare {
+            let declared = bare.and_then(|(column, policy)| Some((self.declared.get(column)?, policy)));
+            let hint = match declared {
                 Some((column, policy)) if policy.approx_bounds => format!(
                     "declare `bounds` of column `{column}` in the policy: its `approx_bounds` serves aggregates of one value"
                 ),
                 Some((column, _)) => format!("declare `bounds` of column `{column}` in the policy"),
+                // What a sub-query computes has no place in the policy.
+                None if bare.is_some() && !two => format!(
+                    "state how large it can be: {}({written}, contribution_bounds_per_row => (lower, upper))",
+                    kind.sql()
+                ),
+                None if bare.is_some() => "ask about columns with `bounds` in the policy".into(),
                 None => "declare bounds of its columns, or write contribution_bounds_per_row => (lower, upper)".into(),
             };
             let message = match kind {

@@ -144,6 +144,9 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
     if let Some(help) = error.diagnostic().and_then(|diagnostic| diagnostic.helps.first()) {
         refusal = refusal.hint(help.message.clone());
     }
+    if code == Code::NotAggregated {
+        refusal = refusal.hint("add it to GROUP BY, or ask for an aggregate of it, such as COUNT, AVG or MEDIAN");
+    }
     if refusal.place.is_none() && code == Code::UnknownColumn {
         refusal.place = first_mention(&refusal.message, sql);
     }

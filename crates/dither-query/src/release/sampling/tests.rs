@@ -10,6 +10,8 @@ use crate::plan::{Measure, MechanismChoice, Values, price, shape};
 use crate::policy::Policy;
 use crate::release::CONFIDENCE;
 
+mod units;
+
 const POLICY: &str = r#"
     dataset = "test"
     [budget]

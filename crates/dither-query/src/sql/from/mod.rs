@@ -64,6 +64,12 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// The name under which a table of the policy declares it, as long as it is handed on as it is.
+    pub(super) fn declared(&self) -> Option<&str> {
+        let computed = self.computed.is_some().then_some(self.name.as_str());
+        self.origin.as_ref().map(|(_, column)| column.as_str()).or(computed)
+    }
+
     fn field(&self) -> Field {
         (self.name.clone(), self.kind.clone())
     }

@@ -1,0 +1,77 @@
+//! What an expected error assumes.
+
+use dither_mechanisms::Fraction;
+
+use super::{selected, top};
+use crate::plan::{Derivation, QueryPlan};
+use crate::release;
+
+impl QueryPlan {
+    /// What the expected error of an aggregate assumes, or why there is none.
+    pub(super) fn assumption(&self, derivation: Derivation) -> Option<String> {
+        if let Some(index) = self.found_for(derivation) {
+            return Some(self.found_assumption(derivation, index));
+        }
+        let what = match derivation {
+            Derivation::PairMean(_) => "a mean",
+            Derivation::Variance { .. } | Derivation::Deviation { .. } => "a variance",
+            Derivation::Covariance { .. } => "a covariance",
+            Derivation::Correlation { .. } => "a correlation",
+            Derivation::Quantile { ranks, fraction: Fraction::LEAST | Fraction::GREATEST } => {
+                let margin = self.mechanism.quantiles[ranks].margin();
+                return Some(format!(
+                    "the value {margin} rows from the end, since the very last is somebody's; of fewer than {} rows the \
+                     middle one",
+                    margin.saturating_mul(2)
+                ));
+            }
+            Derivation::Selected => return Some(selected::ASSUMPTION.into()),
+            Derivation::Place => return Some(top::ASSUMPTION.into()),
+            Derivation::Count(_)
+            | Derivation::Sum(_)
+            | Derivation::PairCount(_)
+            | Derivation::TripleCount(_)
+            | Derivation::PairSum(_)
+            | Derivation::Quantile { .. } => return None,
+        };
+        let (Some(rows), Some(declared)) = (self.group_rows(), self.declared_rows()) else {
+            let size = if self.has_private_keys() { "rows_per_group" } else { "rows" };
+            return Some(format!("declare `public.{size}` in the policy to predict the error of {what}"));
+        };
+        let bounded = match rows < declared {
+            true => format!(" that count, of {declared}: the contribution bounds drop the others"),
+            false => String::new(),
+        };
+        let size = match self.question.keys.is_empty() {
+            true => format!("the table has {rows} rows{bounded}"),
+            false => format!("a group has {rows} rows{bounded}; the error shrinks in proportion"),
+        };
+        Some(match self.error_where_values_spread(derivation, rows) {
+            None => size,
+            Some(error) => {
+                let why = match derivation {
+                    Derivation::Correlation { .. } => "it depends on how far the values spread, ",
+                    _ => "",
+                };
+                let error = short(error);
+                format!("{size}; {why}± {error} at most for values whose deviation is a quarter of their range")
+            }
+        })
+    }
+
+    /// The error of a deviation or a correlation of values that spread.
+    fn error_where_values_spread(&self, derivation: Derivation, rows: u64) -> Option<f64> {
+        let share = |pair: usize| self.typical_share(pair).unwrap_or(1.0);
+        let shares = match derivation {
+            Derivation::Deviation { pair, .. } => [share(pair); 2],
+            _ => [1.0; 2],
+        };
+        release::error_where_values_spread(self, derivation, rows as f64, shares)
+    }
+}
+
+/// Three significant digits.
+fn short(value: f64) -> String {
+    let places = (2 - value.abs().max(1e-12).log10().floor() as i32).clamp(0, 12) as usize;
+    format!("{value:.places$}")
+}
