@@ -204,7 +204,7 @@ async fn answer(
                 values: &priced.values,
                 summands: &priced.summands,
                 histograms: &priced.histograms,
-                squared: &priced.squared,
+                squared: &priced.squared(),
                 needs_rows: priced.needs_rows(),
                 secret: &secret,
             };

@@ -221,4 +221,23 @@ mod tests {
             assert!(written[..index].iter().all(|other| other != bytes));
         }
     }
+
+    /// Units and keys of every width come back, whatever else is in their part.
+    #[test]
+    fn rows_come_back_in_every_width() {
+        let (layout, secret) = (Arc::new(Layout::new([None])), KeyedHash::new("secret", "spill"));
+        let mut spill = Spill::new(1, Arc::clone(&layout), &secret).unwrap();
+        let parts = [(1_u64 << 32, 255_u32), ((1 << 32) - 1, 256), (u64::MAX, u32::MAX - 1), (0, 0)];
+        let mut expected = Vec::new();
+        for (unit, key) in parts {
+            let mut rows = Rows::default();
+            rows.push(&layout, 5, 6, [i64::MAX].into_iter());
+            rows.push(&layout, unit, key, [-1].into_iter());
+            spill.write(0, &rows).unwrap();
+            expected.push((vec![5, unit], vec![6, key], rows.values));
+        }
+        let mut read = Vec::new();
+        spill.read(0, |rows| read.push((rows.units.clone(), rows.keys.clone(), rows.values.clone()))).unwrap();
+        assert_eq!(read, expected);
+    }
 }

@@ -151,8 +151,7 @@ fn total(readers: &[Buckets], rule: &Rule<'_>, shares: u64) -> Totals {
     for (bucket, number) in (0..Buckets::COUNT).flat_map(|bucket| (0..shares).map(move |number| (bucket, number))) {
         let mut rows = Rows::default();
         let share = Share { number, of: shares };
-        let add = |part: &Rows| rows.append(part, rule.layout, &mapping, share);
-        let mut add = add;
+        let mut add = |part: &Rows| rows.append(part, rule.layout, &mapping, share);
         readers.iter().for_each(|reader| reader.for_each(bucket, &mut add).unwrap());
         bound(&rows, rule, &mut scratch, &mut totals);
     }

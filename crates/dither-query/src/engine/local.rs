@@ -24,8 +24,8 @@ pub struct LocalEngine {
     portable: bool,
 }
 
-/// The bytes of waiting rows in memory for each thread, where nothing else is said. What is beyond goes to disk: reading it
-/// back costs less than what a plain question saves by not keeping rows.
+/// The bytes of memory for waiting rows of each thread, where nothing else is said; rows beyond go to disk. They are there or
+/// in the cache of files anyway, but the cache is given back when somebody needs it.
 const WAITING: usize = 16 << 20;
 
 impl LocalEngine {

@@ -123,6 +123,9 @@ impl Task {
     }
 }
 
+/// Less would be less than a batch of rows takes while it is read.
+const LEAST_SHARE: usize = 4 << 10;
+
 /// Of rows in so many bytes 32 bits number even twice as many.
 const LARGEST_SHARE: usize = 16 << 30;
 
@@ -139,8 +142,11 @@ pub(crate) async fn count(
     let mut held = Vec::new();
     let plan = rewrite::rewritten(context, bounding.columns(tables)?, &mut held).await?;
     // The rows of readers are still there while workers bound theirs.
-    let workers = context.state().config().target_partitions();
-    let task = Arc::new(Task::new(bounding, (waiting / workers / 2).min(LARGEST_SHARE)));
+    let threads = context.state().config().target_partitions();
+    let task = Arc::new(Task::new(bounding, (waiting / threads / 2).clamp(LEAST_SHARE, LARGEST_SHARE)));
+    // Registered before the readers, so that the pool keeps them their share while rows fill the memory.
+    let environment = context.task_ctx();
+    let workers = (0..threads).map(|_| reservation(&environment)).collect();
     let read = read(context, plan, &task).await?;
     let Finished { totals, keys } = match task.units {
         UnitKind::Rows => add_up(&task, read)?,
@@ -235,16 +241,20 @@ struct Shared {
 }
 
 /// Bounds the buckets of all readers.
-async fn bound(workers: usize, task: &Arc<Task>, mut read: Vec<Contents>) -> Result<Finished, DataFusionError> {
+async fn bound(
+    workers: Vec<MemoryReservation>,
+    task: &Arc<Task>,
+    mut read: Vec<Contents>,
+) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, texts } = common_keys(task, &mut read)?;
     let CommonValues { mappings: value_mappings, names: values } = common_values(task, &read)?;
     let mappings = mappings.into_iter().zip(value_mappings).map(|(keys, values)| Mapping { keys, values });
     let parts = read.into_iter().zip(mappings).collect();
     let shared = Arc::new(Shared { task: Arc::clone(task), keys: texts, values, parts, next: AtomicUsize::new(0) });
     let _stop = Stop(Arc::clone(&shared));
-    let workers = (0..workers).map(|_| {
+    let workers = workers.into_iter().map(|reservation| {
         let (shared, keys) = (Arc::clone(&shared), keys.len());
-        tokio::task::spawn_blocking(move || shared.work(keys))
+        tokio::task::spawn_blocking(move || shared.work(keys, &reservation))
     });
     let done = try_join_all(workers).await.map_err(|error| DataFusionError::External(error.into()))?;
     let mut totals = task.totals(keys.len());
@@ -266,7 +276,7 @@ impl Drop for Stop {
 
 impl Shared {
     /// Bounds one bucket after another until all are taken.
-    fn work(&self, keys: usize) -> Result<Totals, DataFusionError> {
+    fn work(&self, keys: usize, reservation: &MemoryReservation) -> Result<Totals, DataFusionError> {
         let mut totals = self.task.totals(keys);
         let (mut rows, mut scratch) = (Rows::default(), Scratch::default());
         loop {
@@ -274,15 +284,28 @@ impl Shared {
             if bucket >= Buckets::COUNT {
                 return Ok(totals);
             }
-            let bytes: usize = self.parts.iter().map(|(part, _)| part.buckets.bucket_size(bucket)).sum();
-            let count: usize = self.parts.iter().map(|(part, _)| part.buckets.len(bucket)).sum();
-            let of = (bytes + Scratch::bytes(count)).div_ceil(self.task.share.max(1)).max(1) as u64;
+            let of = self.shares(bucket, totals.size(), reservation);
             for number in 0..of {
                 rows.clear();
                 self.collect(bucket, Share { number, of }, &mut rows, &mut scratch)?;
                 dither_bounding::bound(&rows, &self.rule(), &mut scratch, &mut totals);
             }
         }
+    }
+
+    /// In how many shares of its units a bucket fits the memory of a worker beside its totals.
+    fn shares(&self, bucket: usize, totals: usize, reservation: &MemoryReservation) -> u64 {
+        let bytes: usize = self.parts.iter().map(|(part, _)| part.buckets.bucket_size(bucket)).sum();
+        let count: usize = self.parts.iter().map(|(part, _)| part.buckets.len(bucket)).sum();
+        let bytes = bytes + Scratch::bytes(count);
+        let share = self.task.share;
+        let mut of = bytes.div_ceil(share).max(1);
+        // Where other questions have the memory, an eighth of the share is there all the same.
+        while bytes / of > share / 8 && reservation.try_resize(totals + bytes / of).is_err() {
+            of *= 2;
+        }
+        reservation.resize(totals + bytes / of);
+        of as u64
     }
 
     fn rule(&self) -> Rule<'_> {

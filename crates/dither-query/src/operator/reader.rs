@@ -187,17 +187,22 @@ impl Reader {
         self.totals.add_rows(&self.key_numbers, &self.columns);
     }
 
-    /// Prunes and spills rows that are more than the share of this reader.
+    /// Prunes and spills rows that are more than the share of this reader, or than the pool has for it beside other questions.
+    /// An eighth of the share is always there: what else is held does not become less by spilling rows one by one.
     fn make_room(&mut self) -> Result<(), DataFusionError> {
         let before = self.buckets.size();
-        if before > self.task.share && self.spills {
-            if self.prunes || self.buckets.is_skewed() {
-                self.prune()?;
-                self.prunes = self.buckets.size() <= before / 2;
-            }
-            // Where the disk is full, what is left stays in memory: an answer that was charged for is not given up.
-            self.spills = self.buckets.size() <= before / 2 || self.buckets.spill(&self.task.spill_key).is_ok();
+        let share = self.task.share;
+        let fits = before <= share && (before <= share / 8 || self.reservation.try_resize(self.size()).is_ok());
+        if fits || !self.spills {
+            self.reservation.resize(self.size());
+            return Ok(());
         }
+        if self.prunes || self.buckets.is_skewed() {
+            self.prune()?;
+            self.prunes = self.buckets.size() <= before / 2;
+        }
+        // Where the disk is full, what is left stays in memory: an answer that was charged for is not given up.
+        self.spills = self.buckets.size() <= before / 2 || self.buckets.spill(&self.task.spill_key).is_ok();
         self.reservation.resize(self.size());
         Ok(())
     }
