@@ -9,7 +9,7 @@ struct Clinic(tempfile::TempDir);
 impl Clinic {
     fn new() -> Self {
         let clinic = Self(tempfile::tempdir().unwrap());
-        let rows: String = (0..500).map(|n| format!("{n},{},{}\n", ["Rome", "Oslo"][n % 2], 20 + n % 50)).collect();
+        let rows: String = (0..4_000).map(|n| format!("{n},{},{}\n", ["Rome", "Oslo"][n % 2], 20 + n % 50)).collect();
         std::fs::write(clinic.0.path().join("visits.csv"), format!("patient,city,age\n{rows}")).unwrap();
         let policy = r#"
             dataset = "clinic"
@@ -63,7 +63,7 @@ fn a_profile_is_planned_made_and_repeated_for_free() {
     let shown = text(&made.stdout);
     assert!(made.status.success(), "{}", text(&made.stderr));
     for part in
-        ["visits: ", "age (integer)", "quartiles  ", "Rome 2", "[tables.visits.columns]", "charged ε 1.5, δ 1e-6"]
+        ["visits: ", "age (integer)", "quartiles  ", "Rome ", "[tables.visits.columns]", "charged ε 1.5, δ 1e-6"]
     {
         assert!(shown.contains(part), "{part:?} is not in\n{shown}");
     }
@@ -98,17 +98,15 @@ fn what_a_profile_may_not_cost_is_refused() {
 fn what_the_budget_cannot_tell_is_not_told() {
     let clinic = Clinic::new();
     let made = text(&clinic.run(&["-e", "0.02"]).stdout);
-    for part in
-        ["quartiles  cannot be told at this ε: ranks are off by ", "for the whole profile would do, or fewer --columns"]
-    {
+    for part in ["quartiles  cannot be told at this ε: ranks are off by ", " would do, or fewer --columns"] {
         assert!(made.contains(part), "{part:?} is not in\n{made}");
     }
     assert!(!made.contains("range  ") && !made.contains("bounds = ["), "{made}");
     let json = clinic.run(&["-e", "0.02", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let age = &json["columns"][0];
-    assert!(age["quantiles"].is_null() && age["rank_error"].as_f64().unwrap() > 125.0, "{age}");
-    if age["values"]["value"].as_f64().unwrap() > 0.0 {
+    assert!(age["quantiles"].is_null() && age["rank_error"].as_f64().unwrap() > 1_000.0, "{age}");
+    if age["values"]["low"].as_f64().unwrap() > 0.0 {
         assert!(age["needed_epsilon"].as_f64().unwrap() > 0.02, "{age}");
     }
     // No count is below zero, and none is exact.

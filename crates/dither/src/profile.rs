@@ -75,7 +75,8 @@ pub struct ColumnProfile {
     pub quantiles: Option<[Key; 5]>,
     /// By how many rows the rank of each may be off, 95 times in 100; `None` where nothing was asked about ranks.
     pub rank_error: Option<f64>,
-    /// Where quantiles cannot be told: about the ε of a whole profile with which they could be; `None` if there may be no values.
+    /// Where quantiles cannot be told: about the ε of a whole profile with which they could be; `None` if there may be
+    /// no values.
     pub needed_epsilon: Option<f64>,
     /// The most frequent values with the number of their rows; `None` where they were not asked for.
     pub top: Option<Vec<(Key, Estimate)>>,
@@ -185,10 +186,11 @@ impl Session {
                         column.rank_error = error;
                         // Noise on the ranks is in proportion to 1/ε.
                         let off = error.unwrap_or(f64::INFINITY) / (column.values.value.unwrap_or(0.0) / 4.0);
+                        let there = column.values.low.is_some_and(|low| low > 0.0);
                         if off <= 1.0 {
                             *ends = Some([values[0], values[4]]);
                             column.quantiles = Some(values.map(|value| shown(value, column.r#type)));
-                        } else if off.is_finite() {
+                        } else if there && off.is_finite() {
                             column.needed_epsilon = Some(two_digits_up(off * spec.budget.epsilon.as_f64()));
                         }
                     }

@@ -93,13 +93,12 @@ fn described(column: &ColumnProfile) -> String {
         let _ = writeln!(text, "  quartiles  {first}, {median}, {third}{rows}");
     } else if let Some(rows) = column.rank_error {
         let rows = grouped(&plan::number(rows.ceil()));
-        let enough = column.needed_epsilon.map_or(String::new(), |epsilon| {
-            format!(
-                "\n             about ε {} for the whole profile would do, or fewer --columns",
-                plan::number(epsilon)
-            )
-        });
-        let _ = writeln!(text, "  quartiles  cannot be told at this ε: ranks are off by {rows} rows{enough}");
+        let enough = match column.needed_epsilon {
+            Some(epsilon) => format!("about ε {} for the whole profile", plan::number(epsilon)),
+            None => "a much larger ε".into(),
+        };
+        let _ = writeln!(text, "  quartiles  cannot be told at this ε: ranks are off by {rows} rows");
+        let _ = writeln!(text, "             {enough} would do, or fewer --columns");
     }
     if let Some(top) = &column.top {
         let frequent = top.iter().map(|(key, count)| format!("{} {}", shown(key), estimate(*count)));

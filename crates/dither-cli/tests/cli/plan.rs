@@ -92,8 +92,7 @@ fn what_was_charged_and_failed_is_free_and_said_to_be() {
     let failed = json(&plan(&[sql, "--json"]));
     assert_eq!((left(&failed, "remaining"), left(&failed, "remaining_after")), (Some(0.5), Some(0.5)));
     assert_eq!((&failed["charged_before"], &failed["answered_before"]), (&true.into(), &false.into()));
-    let free =
-        "left now   ε 0.5\nleft then  the same: this was charged before and had no answer; asking again is free\n";
+    let free = "left now   ε 0.5, δ 1e-6\nleft then  the same: this was charged before and had no answer; asking again is free\n";
     for shown in [stdout(&plan(&[sql])), stdout(&clinic.run(&["report", "report.toml", "--plan"]))] {
         assert!(shown.ends_with(free), "{shown}");
     }
