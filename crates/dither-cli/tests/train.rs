@@ -72,7 +72,8 @@ fn a_model_is_planned_for_free_trained_once_and_resumed_for_free() {
     assert!(planned.status.success(), "{}", text(&planned.stderr));
     let told = text(&planned.stdout);
     assert!(told.contains("ε 2.0000 at δ 1e-6, for adding or removing one unit"), "{told}");
-    for line in ["left now   ε 10, δ 1e-4\n", "left then  ε 8, δ 9.9e-5\n", "memory     about ", "time       about "]
+    for line in
+        ["left now   ε 10.0000, δ 1e-4\n", "left then  ε 8.0000, δ 9.9e-5\n", "memory     about ", "time       about "]
     {
         assert!(told.contains(line), "{line}: {told}");
     }
@@ -127,7 +128,7 @@ fn a_run_that_is_interrupted_keeps_its_steps_and_goes_on_for_free() {
     assert!(end.contains("hint: run the job again with --resume: it goes on from there, for free"), "{end}");
     let planned = text(&train(folder.path(), &["--plan"]).stdout);
     assert!(
-        planned.contains("left then  ε 8, δ 9.9e-5: this was charged before, and --resume goes on for free"),
+        planned.contains("left then  ε 8.0000, δ 9.9e-5: this was charged before, and --resume goes on for free"),
         "{planned}"
     );
 }

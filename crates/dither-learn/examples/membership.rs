@@ -2,15 +2,19 @@
 //!
 //! ```sh
 //! cargo run --release -p dither-learn --example membership -- examples/training/adult.toml 3
+//! cargo run --release -p dither-learn --example membership -- examples/training/adult.toml 1 3 overfitted long
 //! ```
 //!
-//! The arguments are a job, of which only the rows of `data` are used, how often to train, and the first seed. Rows are
-//! shuffled with a seed and dealt: 500 clients with eight rows each take part, 500 others do not, 500 more are the
-//! attacker's own, and the rest measures the area under the curve (AUC). Three models come of the same first weights:
+//! The arguments are a job, of which only the rows of `data` are used, how often to train, the first seed, and the kinds of
+//! models if not all. Rows are shuffled with a seed and dealt: 500 clients with eight rows each take part, 500 others do
+//! not, 500 more are the attacker's own, and the rest measures the area under the curve (AUC). Models of four kinds come of
+//! the same first weights:
 //!
-//! - *private*: a trusted server, client-level privacy;
+//! - *private*: 20 rounds of a trusted server, client-level privacy;
 //! - *twin*: the same rounds and steps, neither clipped nor noised;
-//! - *overfitted*: 2,000 rounds of one step, with momentum, neither clipped nor noised.
+//! - *overfitted*: 2,000 rounds of one step, with momentum, neither clipped nor noised;
+//! - *long*: as many steps with the same momentum, as a private run of the trainer whose units are clients, at the ε of
+//!   *private*. Against *overfitted* it shows what privacy does where so many steps would remember.
 //!
 //! The attacker has the final model and all rows of a client, and says whether it took part; members and others are as
 //! many. It compares the mean loss of the client with a threshold; or that loss less the loss under a model that the
@@ -19,14 +23,17 @@
 //! of the clients of either kind, and judged on the other half, both ways round.
 
 use std::error::Error;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use dither_federated::{Client, Plan, Settings, Trust};
-use dither_learn::model::{Batch, Model, Targets};
+use dither_learn::model::{Batch, Inputs, Model, Targets};
 use dither_learn::nn::{Activation, Description, Network, Objective};
+use dither_learn::train::card::rounded_up;
 use dither_learn::train::data::Rows;
-use dither_learn::train::job::Job;
+use dither_learn::train::job::{Job, ModelPart};
 use dither_learn::train::load::Source;
+use dither_learn::train::session::TrainingSession;
 use dither_noise::NoiseSource;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -42,8 +49,11 @@ const NOISE_MULTIPLIER: f64 = 6.25;
 const CLIP: f64 = 1.0;
 /// Steps of a client on all its rows in a round, and their learning rate.
 const LOCAL: (u32, f32) = (5, 0.5);
-/// Rounds, learning rate and momentum of the model that overfits.
+/// Rounds, learning rate and momentum of the models that take as many steps as it takes to overfit.
 const OVERFITTED: (u32, f32, f32) = (2000, 1.0, 0.98);
+/// Clipping norm, noise multiplier and learning rate of the same steps with privacy. A hundred times the rounds and ten times
+/// the noise multiplier cost what the private model costs.
+const LONG: (f64, f64, f64) = (0.05, 62.5, 0.004);
 
 /// A client with its rows.
 struct Holder<'a> {
@@ -104,9 +114,10 @@ struct Found {
 
 fn main() -> Fallible<()> {
     let mut words = std::env::args().skip(1);
-    let path = PathBuf::from(words.next().ok_or("membership JOB [RUNS [FIRST SEED]]")?);
+    let path = PathBuf::from(words.next().ok_or("membership JOB [RUNS [FIRST SEED [KIND…]]]")?);
     let mut number = |usual: u64| words.next().map_or(Ok(usual), |word| word.parse());
     let (runs, seed) = (number(3)?, number(1)?);
+    let chosen: Vec<String> = words.collect();
     let job = Job::load(&path)?;
     let base = path.parent().unwrap_or(Path::new(""));
     let rows = Source::open(&job.data, base, None)?.public_rows()?;
@@ -125,7 +136,9 @@ fn main() -> Fallible<()> {
     let epsilon = plan.guarantee().epsilon(DELTA)?;
     println!("{CLIENTS} clients, {} weights, {ROUNDS} rounds, ε {epsilon:.4} at δ {DELTA:e}", first.len());
     let mut source = NoiseSource::from_os()?;
-    let mut found = [("private", Found::default()), ("twin", Found::default()), ("overfitted", Found::default())];
+    let kinds = ["private", "twin", "overfitted", "long"].into_iter();
+    let asked = kinds.filter(|kind| chosen.is_empty() || chosen.iter().any(|name| name == kind));
+    let mut found: Vec<(&str, Found)> = asked.map(|kind| (kind, Found::default())).collect();
     for seed in seed..seed + runs {
         let order = shuffled(rows.count(), seed);
         let dealt = |part: usize| -> Vec<Holder<'_>> {
@@ -137,6 +150,7 @@ fn main() -> Fallible<()> {
         let mut train = |kind: &str, clients: &[Holder<'_>]| -> Fallible<Network> {
             let weights = match kind {
                 "private" => plan.simulate(clients, first.clone(), &mut source)?,
+                "long" => long(clients, &model)?,
                 "twin" => averaged(clients, first.clone())?,
                 _ => overfitted(clients, &model)?,
             };
@@ -217,6 +231,56 @@ fn overfitted(clients: &[Holder<'_>], model: &Network) -> Fallible<Vec<f32>> {
         }
     }
     Ok(model.trainable().to_vec())
+}
+
+/// As many steps on all clients, as a private run of the trainer with a client for a unit.
+fn long(clients: &[Holder<'_>], model: &Network) -> Fallible<Vec<f32>> {
+    let (clip, noise_multiplier, rate) = LONG;
+    let (steps, _, momentum) = OVERFITTED;
+    let place = tempfile::tempdir()?;
+    let (mut table, mut columns) = (String::new(), 0);
+    for (client, holder) in clients.iter().enumerate() {
+        let (Inputs::Numbers { values, width }, Targets::Classes(classes)) =
+            (holder.rows.inputs(&holder.own), holder.rows.targets(&holder.own))
+        else {
+            return Err("the rows have no numbers and classes".into());
+        };
+        columns = width;
+        for (row, class) in values.chunks(width).zip(classes) {
+            let numbers: String = row.iter().map(|number| format!("{number},")).collect();
+            writeln!(table, "{client},{numbers}{class}")?;
+        }
+    }
+    let names: String = (0..columns).map(|column| format!("x{column},")).collect();
+    std::fs::write(place.path().join("table.csv"), format!("client,{names}y\n{table}"))?;
+    std::fs::write(place.path().join("first.safetensors"), model.export()?)?;
+    let features: String =
+        (0..columns).map(|column| format!(r#"{{ column = "x{column}", lower = -1, upper = 1 }},"#)).collect();
+    let mut job = Job::parse(&format!(
+        r#"
+        ledger = {{ file = "ledger.db", scope = "clients", epsilon = 10, delta = 1e-4 }}
+        unit = {{ column = "client", rows = {ROWS}, count = {CLIENTS} }}
+        privacy = {{ noise_multiplier = {noise_multiplier}, delta = {DELTA} }}
+        sample = {{ rate = 1.0 }}
+        training = {{ steps = {steps} }}
+        clipping = {{ kind = "flat", bound = {clip} }}
+        optimizer = {{ kind = "sgd", momentum = {momentum}, learning_rate = {rate} }}
+        model = {{ kind = "linear" }}
+        output = {{ folder = "model" }}
+        [data]
+        kind = "table"
+        file = "table.csv"
+        features = [{features}]
+        label = {{ column = "y", classes = ["0", "1"] }}
+        "#
+    ))?;
+    let network = model.description().clone();
+    job.model = ModelPart::Network { network, weights: Some("first.safetensors".into()), sha256: None };
+    let mut session = TrainingSession::new(job, place.path(), None)?;
+    println!("long: ε {} at δ {DELTA:e}", rounded_up(session.plan().price()?.best));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(session.train(false, false, &mut |_| true))?;
+    Ok(session.model().trainable().to_vec())
 }
 
 /// The rows of a client as one sample.

@@ -187,7 +187,11 @@ impl Forecast {
     /// In words, what the summary of the plan does not say.
     pub fn words(&self) -> String {
         let mut text = String::new();
-        let amounts = |amounts: &Amounts| format!("ε {}, δ {:e}", amounts.epsilon, amounts.delta);
+        let amounts = |Amounts { epsilon, delta }: &Amounts| {
+            // Never more than there is; what is left of a decimal is one but for its last bits.
+            let epsilon = (epsilon * 1e4 + 1e-6).floor() / 1e4;
+            if *delta == 0.0 { format!("ε {epsilon:.4}") } else { format!("ε {epsilon:.4}, δ {delta:e}") }
+        };
         let BudgetForecast { left_now, left_then, run_charged_before, evaluation_charged_before } = &self.budget;
         let _ = writeln!(text, "left now   {}", amounts(left_now));
         let free = match (run_charged_before, self.evaluation_epsilon.is_some() && !evaluation_charged_before) {
@@ -203,10 +207,11 @@ impl Forecast {
         let _ = writeln!(
             text,
             "memory     about {}, from shapes, without the rows: {} for weights, optimiser and sums, {} for {physical} \
-             units at once on each of {threads} threads",
+             units at once on {}",
             shown(self.memory.whole()),
             shown(always),
             shown(batch),
+            if threads == 1 { "one thread".to_owned() } else { format!("each of {threads} threads") },
         );
         let TimeForecast { step, run, .. } = self.time;
         let _ = writeln!(

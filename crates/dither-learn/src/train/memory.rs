@@ -38,19 +38,26 @@ impl Memory {
 }
 
 /// How many units and threads work at once, so that a run stays within `training.memory`: the units that the job says, or
-/// up to [`USUAL_PHYSICAL`] where it says nothing; and at most so many threads.
+/// up to [`USUAL_PHYSICAL`] where it says nothing; and at most so many threads. A job that was `begun` keeps its units.
 ///
 /// # Errors
 /// A model or one batch that is beyond the limit.
-pub(crate) fn settle(job: &Job, inputs: usize, outputs: usize, threads: usize) -> Result<Memory, TrainError> {
+pub(crate) fn settle(
+    job: &Job,
+    begun: Option<usize>,
+    (inputs, outputs): (usize, usize),
+    threads: usize,
+) -> Result<Memory, TrainError> {
     let shape = Shape::new(job, inputs, outputs);
     let limit = limit(job)?;
     let room = limit.unwrap_or(f64::INFINITY) - shape.always;
     let fits = |physical: usize, threads: usize| threads as f64 * shape.batch(physical) <= room;
     let largest = |threads: usize| (1..=USUAL_PHYSICAL).rev().find(|physical| fits(*physical, threads));
-    let chosen = job.training.physical.or_else(|| largest(threads)).or_else(|| largest(1)).unwrap_or(1);
+    let wanted = job.training.physical.or(begun);
+    let chosen = wanted.or_else(|| largest(threads)).or_else(|| largest(1)).unwrap_or(1);
     if !fits(chosen, 1) {
-        return Err(shape.beyond(limit.unwrap_or_default(), chosen, largest(1)));
+        let fitting = if begun.is_none() { largest(1) } else { None };
+        return Err(shape.beyond(limit.unwrap_or_default(), chosen, fitting));
     }
     let threads = (1..=threads).rev().find(|threads| fits(chosen, *threads)).unwrap_or(1);
     Ok(Memory { always: shape.always, batch: shape.batch(chosen), physical: chosen, threads, limit })
@@ -109,7 +116,7 @@ impl Shape {
     }
 
     fn beyond(&self, limit: f64, physical: usize, fitting: Option<usize>) -> TrainError {
-        let least = self.always + self.batch(1);
+        let least = self.always + self.batch(if fitting.is_some() { 1 } else { physical });
         let raise = format!("set training.memory to {}GB or more", (least / GB).ceil());
         let (weights, always, batch) = (shown(self.weights), shown(self.always), shown(self.batch(physical)));
         let (problem, hint) = match fitting {

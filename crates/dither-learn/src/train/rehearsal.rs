@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use dither_accounting::Composition;
 use dither_core::{Budget, Epsilon};
-use dither_ledger::{Ledger, ScopeLimit, ScopePath};
+use dither_ledger::{Ledger, LedgerError, ScopeLimit, ScopePath};
 
 use crate::model::{Batch, Clipping, Inputs, Layer, Model, Targets};
 use crate::train::error::TrainError;
@@ -175,7 +175,8 @@ pub(crate) async fn seconds_of_empty_step(
     ledger.close().await;
     model.trainable_mut().copy_from_slice(&weights);
     match ended {
-        Ok(_) | Err(TrainError::Stopped { .. }) => {}
+        // What no ledger admits takes no time.
+        Ok(_) | Err(TrainError::Stopped { .. } | TrainError::Ledger(LedgerError::Refused { .. })) => {}
         Err(error) => return Err(error),
     }
     // All but the first, which began with the charge, where there is another one.

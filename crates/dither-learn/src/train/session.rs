@@ -64,8 +64,8 @@ impl TrainingSession {
         let shape = job.shape_among(&mut files, &base)?;
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         // A job goes on with the batches that it was begun with, whatever the limit of memory is now.
-        job.training.physical = job.training.physical.or_else(|| begun(&job, &base));
-        let memory = memory::settle(&job, shape.0, shape.1, threads)?;
+        let begun = if job.training.physical.is_none() { begun(&job, &base) } else { None };
+        let memory = memory::settle(&job, begun, shape, threads)?;
         // From here on it is part of what the job is.
         job.training.physical = Some(memory.physical);
         let mut model = Trainable::new(&job, &base, &mut files, shape)?;

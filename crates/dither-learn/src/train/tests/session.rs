@@ -204,7 +204,7 @@ async fn what_does_not_fit_the_stated_memory_is_refused_before_the_charge() {
 async fn batches_are_as_large_as_the_stated_memory_allows_and_stay_so() {
     let folder = tempfile::tempdir().unwrap();
     prepared(folder.path());
-    let opened = |more: &str| {
+    let opened_in = |folder: &Path, more: &str| {
         let network = r#"kind = "network"
             [model.network]
             model = "layers"
@@ -212,9 +212,10 @@ async fn batches_are_as_large_as_the_stated_memory_allows_and_stay_so() {
             objective = "classes"
             layers = [{ layer = "linear", outputs = 30000 }, { layer = "linear", outputs = 2 }]"#;
         let job = JOB.replace(r#"kind = "linear""#, network).replace("steps = 60", &format!("steps = 3\n{more}"));
-        std::fs::write(folder.path().join("job.toml"), job).unwrap();
-        TrainingSession::open(&folder.path().join("job.toml"))
+        std::fs::write(folder.join("job.toml"), job).unwrap();
+        TrainingSession::open(&folder.join("job.toml"))
     };
+    let opened = |more: &str| opened_in(folder.path(), more);
     // A unit takes about a quarter of a megabyte on every thread.
     let free = *opened("").unwrap().memory();
     assert_eq!((free.physical, free.limit), (32, None));
@@ -240,6 +241,12 @@ async fn batches_are_as_large_as_the_stated_memory_allows_and_stay_so() {
         assert!(again.train(true, false, &mut |_| true).await.unwrap().repeated);
         assert_eq!(again.model().trainable(), weights);
     }
+    // Where they do not fit any more, another number of them is no way out.
+    let other = tempfile::tempdir().unwrap();
+    prepared(other.path());
+    opened_in(other.path(), "physical = 25").unwrap().train(false, false, &mut |_| true).await.unwrap();
+    let error = opened_in(other.path(), r#"memory = "7MB""#).map(|_| ()).unwrap_err();
+    assert!(error.hint().unwrap().starts_with("set training.memory to 1GB or more"), "{error}");
 }
 
 #[tokio::test]
