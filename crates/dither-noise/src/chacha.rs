@@ -27,7 +27,7 @@ enum Generator {
     /// Constants, the key, the number of the next block, and that of the stream.
     #[cfg(target_arch = "x86_64")]
     Wide(pulp::x86::V4, [u32; WORDS]),
-    Narrow(ChaCha20Rng),
+    Narrow(Box<ChaCha20Rng>),
 }
 
 impl ChaCha {
@@ -73,9 +73,13 @@ impl Generator {
         if let Some(simd) = pulp::x86::V4::try_new() {
             return Self::Wide(simd, wide::start(key, stream));
         }
+        Self::narrow(key, stream)
+    }
+
+    fn narrow(key: &[u8; 32], stream: u64) -> Self {
         let mut narrow = ChaCha20Rng::from_seed(*key);
         narrow.set_stream(stream);
-        Self::Narrow(narrow)
+        Self::Narrow(Box::new(narrow))
     }
 
     fn fill(&mut self, out: &mut [u8; REFILL]) {
@@ -213,8 +217,13 @@ mod tests {
             let mut narrow = ChaCha20Rng::from_seed(key);
             narrow.set_stream(stream);
             narrow.fill_bytes(&mut whole);
-            for piece in [1, 5, 24, 1000, 1024, 1025, 5120, 20_000] {
+            for (piece, wide) in
+                [1, 5, 24, 1000, 1024, 1025, 5120, 20_000].into_iter().flat_map(|n| [(n, true), (n, false)])
+            {
                 let (mut ours, mut bytes) = (ChaCha::new(&key, stream), vec![0u8; 20_000]);
+                if !wide {
+                    ours.generator = Generator::narrow(&key, stream);
+                }
                 bytes.chunks_mut(piece).for_each(|piece| ours.fill(piece));
                 assert!(bytes == whole, "pieces of {piece} bytes");
             }
