@@ -8,8 +8,8 @@
 //! without a charge and without noise. `--set key=value` changes a field of the job. The twin has the same model, the
 //! same samples on average and the same steps, and neither clips nor adds noise; its learning rate is `--twin-rate`, since
 //! a clipped gradient has another length. Noise has no seed by design, so runs of a job differ; twins are seeded by number.
-//! With `--keep FOLDER` the models of private runs stay, as `FOLDER/1/model` and so on, for `dither model quantize`; the same
-//! command again resumes a run that was cut off, and gives the others again.
+//! With `--keep FOLDER` the models of private runs stay, as `FOLDER/1/model` and so on, for `dither model quantize`; the
+//! same command again resumes a run that was cut off, and gives the others again.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
