@@ -194,7 +194,7 @@ fn here(policy: &Policy, rows: &[Row], second: &[(Option<String>, i64)]) -> Tabl
 async fn plan(sql: &str, policy: &Policy) -> Result<QueryPlan, Refusal> {
     let (shape, _) = shape(sql, policy).await?;
     // Every other question asks about samples as well, where it can.
-    let shape = if sql.len() % 2 == 0 { shape.clone().with_sampling().unwrap_or(shape) } else { shape };
+    let shape = if sql.len().is_multiple_of(2) { shape.clone().with_sampling().unwrap_or(shape) } else { shape };
     price(shape, "1".parse().unwrap(), "1e-3".parse().unwrap(), MechanismChoice::Laplace)
 }
 
