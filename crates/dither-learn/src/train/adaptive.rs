@@ -17,7 +17,7 @@ pub(crate) const WHOLE: u64 = 1 << 32;
 ///
 /// Kernels round the gradient of a unit in another way beside others, so that a unit moves the norms of the others in its
 /// part in their last bits. A norm that moves by d moves what is counted by at most 2d/C, the slope of the ramp. So this
-/// covers norms that move by C/128 in all: eight times what [`FLOAT_ALLOWANCE`](crate::train::noise::FLOAT_ALLOWANCE) sets
+/// covers norms that move by C/128 in all: twice what [`FLOAT_ALLOWANCE`](crate::train::noise::FLOAT_ALLOWANCE) sets
 /// aside for the sum of the same gradients. The count relies on the same property of kernels, with more room, and asks it of
 /// norms up to 5C/4 too, where the sum sees only a direction. It is not proven for the worst case. Rounding to 2⁻³² is far
 /// inside.
