@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{Clinic, stderr, stdout};
+use crate::{Clinic, POLICY, stderr, stdout};
 
 #[test]
 fn a_report_is_written_once_and_repeated_for_free() {
