@@ -253,6 +253,32 @@ fn totals_of_rows_that_are_units_add_up_in_any_cut() {
     assert_eq!((whole.sum(0, 0), whole.sum(1, 0)), ((-6, 2), (1 << 53, 1)));
 }
 
+/// However many keys there are, and wherever NULLs stand, rows that are units add up to what a loop over them says.
+#[test]
+fn totals_of_rows_that_are_units_are_those_of_a_loop() {
+    let columns = Columns { summed: 2, tallied: 0 };
+    for (count, nulls) in [(1_u32, 3), (2, 0), (2, 5), (128, 0), (128, 700), (129, 4)] {
+        let keys: Vec<u32> = (0..2_000_u32).map(|row| row.wrapping_mul(2_654_435_761) % count).collect();
+        let value = |row: i64| if nulls > 0 && row % nulls == 1 { NULL } else { (1 << 53) - row * 7 };
+        let values = [(0..2_000).map(value).collect::<Vec<i64>>(), (0..2_000).map(|row| -(1 << 53) + row).collect()];
+        let mut totals = Totals::new(columns, Arc::default(), count as usize);
+        totals.add_rows(&keys, &values);
+        for key in 0..count {
+            let of = |column: usize| {
+                let own = keys.iter().zip(&values[column]).filter(|(k, value)| **k == key && **value != NULL);
+                own.fold((0_i128, 0_i64), |(sum, count), (_, value)| (sum + i128::from(*value), count + 1))
+            };
+            let rows = keys.iter().filter(|k| **k == key).count() as i64;
+            let key = key as usize;
+            assert_eq!(
+                (totals.rows(key), totals.sum(key, 0), totals.sum(key, 1)),
+                (rows, of(0), of(1)),
+                "{count} {nulls}"
+            );
+        }
+    }
+}
+
 /// The padding done by hand is that of the standard, in one block and in several, for every secret and text.
 #[test]
 fn the_keyed_hash_is_sha_256() {

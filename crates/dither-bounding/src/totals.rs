@@ -167,27 +167,70 @@ impl Totals {
     /// Adds rows each of which is a unit of its own; `columns` holds one array for each value column. Of such units nothing
     /// is squared: their rows say as much.
     pub fn add_rows(&mut self, keys: &[u32], columns: &[Vec<i64>]) {
-        for key in keys {
-            self.rows[*key as usize] += 1;
-        }
         let summed = self.columns.summed;
-        for (column, values) in columns[..summed].iter().enumerate() {
-            if self.units.len() == 1 {
-                let (sum, count) = exact_sum(values);
-                self.sums[column] += sum;
-                self.counts[column] += count;
-                continue;
-            }
-            for (key, value) in keys.iter().zip(values) {
-                let index = *key as usize * summed + column;
-                // Without a branch, which NULLs here and there would mislead.
-                self.sums[index] += i128::from(if *value == NULL { 0 } else { *value });
-                self.counts[index] += i64::from(*value != NULL);
-            }
+        match self.units.len() {
+            1 => self.add_to_one(keys.len(), &columns[..summed]),
+            few if few <= FEW => self.add_to_few(keys, &columns[..summed]),
+            _ => self.add_to_many(keys, &columns[..summed]),
         }
         for (values, tally) in columns[summed..].iter().zip(&mut self.tallies) {
             for (key, value) in keys.iter().zip(values).filter(|(_, value)| **value != NULL) {
                 *tally.entry((*key, *value)).or_default() += 1;
+            }
+        }
+    }
+
+    fn add_to_one(&mut self, rows: usize, columns: &[Vec<i64>]) {
+        self.rows[0] += rows as i64;
+        for (values, (total, counted)) in columns.iter().zip(self.sums.iter_mut().zip(&mut self.counts)) {
+            for chunk in values.chunks(CHUNK) {
+                let (sum, count) = sum(chunk);
+                *total += i128::from(sum);
+                *counted += count;
+            }
+        }
+    }
+
+    /// Chunk by chunk in 64 bits, side by side for each key.
+    fn add_to_few(&mut self, keys: &[u32], columns: &[Vec<i64>]) {
+        let mut partial = vec![(0_i64, 0_i64); self.units.len()];
+        for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
+            let mut counted = false;
+            for (column, values) in columns.iter().enumerate() {
+                let values = &values[chunk * CHUNK..][..keys.len()];
+                partial.fill((0, 0));
+                let whole = !values.contains(&NULL);
+                match whole {
+                    true => add_partial(&mut partial, keys, values, |value| (value, 1)),
+                    false => {
+                        add_partial(&mut partial, keys, values, |value| if value == NULL { (0, 0) } else { (value, 1) })
+                    }
+                }
+                for (key, (sum, count)) in partial.iter().enumerate() {
+                    self.sums[key * columns.len() + column] += i128::from(*sum);
+                    self.counts[key * columns.len() + column] += count;
+                }
+                // A value for every row counts the rows.
+                if whole && !counted {
+                    self.rows.iter_mut().zip(&partial).for_each(|(rows, (_, count))| *rows += count);
+                    counted = true;
+                }
+            }
+            if !counted {
+                keys.iter().for_each(|key| self.rows[*key as usize] += 1);
+            }
+        }
+    }
+
+    fn add_to_many(&mut self, keys: &[u32], columns: &[Vec<i64>]) {
+        for key in keys {
+            self.rows[*key as usize] += 1;
+        }
+        for (column, values) in columns.iter().enumerate() {
+            for (key, value) in keys.iter().zip(values).filter(|(_, value)| **value != NULL) {
+                let index = *key as usize * columns.len() + column;
+                self.sums[index] += i128::from(*value);
+                self.counts[index] += 1;
             }
         }
     }
@@ -227,19 +270,29 @@ impl Totals {
 /// So many integers of at most 2^53 add up within 62 bits.
 const CHUNK: usize = 512;
 
-/// The sum and the number of values that are not NULL.
-fn exact_sum(values: &[i64]) -> (i128, i64) {
-    let (mut sum, mut count) = (0_i128, 0);
-    for chunk in values.chunks(CHUNK) {
-        let (mut low, mut present) = (0_i64, 0_i64);
-        for value in chunk {
-            debug_assert!(*value == NULL || value.unsigned_abs() <= ValueBounds::MAX_STEPS as u64, "within the bounds");
-            // The chunk is short enough for 64 bits; a check of every addition would take them one by one.
-            low = low.wrapping_add(if *value == NULL { 0 } else { *value });
-            present = present.wrapping_add(i64::from(*value != NULL));
-        }
-        sum += i128::from(low);
-        count += present;
+/// Up to so many keys it costs little to add up each chunk by itself.
+const FEW: usize = 128;
+
+/// The sum and the number of the values of a chunk that are not NULL.
+fn sum(chunk: &[i64]) -> (i64, i64) {
+    chunk.iter().fold((0, 0_i64), |(sum, count), value| {
+        let present = *value != NULL;
+        (bounded(sum, if present { *value } else { 0 }), count.wrapping_add(i64::from(present)))
+    })
+}
+
+/// Adds the values of a chunk, and how often each counts, to those of their keys.
+fn add_partial(partial: &mut [(i64, i64)], keys: &[u32], values: &[i64], counting: impl Fn(i64) -> (i64, i64)) {
+    for (key, value) in keys.iter().zip(values) {
+        let (sum, count) = &mut partial[*key as usize];
+        let (value, counted) = counting(*value);
+        *sum = bounded(*sum, value);
+        *count = count.wrapping_add(counted);
     }
-    (sum, count)
+}
+
+/// The sum of a chunk so far and a value more: 64 bits are enough, and a check of every addition would take them one by one.
+fn bounded(sum: i64, value: i64) -> i64 {
+    debug_assert!(value.unsigned_abs() <= ValueBounds::MAX_STEPS as u64, "within the bounds");
+    sum.wrapping_add(value)
 }

@@ -17,8 +17,8 @@ pub(super) struct Reader {
     task: Arc<Task>,
     reservation: MemoryReservation,
     keys: Numbers,
-    /// For each number of a key its public place, or whether it is dropped.
-    places: Vec<Option<u32>>,
+    /// For each number of a key its public place, or itself; [`DROPPED`] where it does not count.
+    places: Vec<u32>,
     /// For each histogram the numbers of its values, if they are numbered.
     values: Vec<Option<Numbers>>,
     value_numbers: Vec<u32>,
@@ -132,25 +132,22 @@ impl Reader {
             return Ok(());
         }
         // A number that is new appears in this batch, so that its value can be looked at here.
-        let known = self.places.len();
+        let (known, public) = (self.places.len(), self.task.keys.is_public());
         if self.keys.len() > known {
-            self.places.resize(self.keys.len(), None);
+            self.places.resize(self.keys.len(), DROPPED);
             let mut seen = vec![false; self.keys.len() - known];
             for (row, number) in self.key_numbers.iter().enumerate() {
                 let number = *number as usize;
                 if number >= known && !std::mem::replace(&mut seen[number - known], true) {
-                    self.places[number] = self.task.keys.place(row, keys)?;
+                    self.places[number] = match self.task.keys.place(row, keys)? {
+                        None => DROPPED,
+                        Some(place) if public => place,
+                        Some(_) => number as u32,
+                    };
                 }
             }
         }
-        let public = self.task.keys.is_public();
-        for number in &mut self.key_numbers {
-            match self.places[*number as usize] {
-                None => *number = DROPPED,
-                Some(place) if public => *number = place,
-                Some(_) => {}
-            }
-        }
+        self.key_numbers.iter_mut().for_each(|number| *number = self.places[*number as usize]);
         Ok(())
     }
 
@@ -241,7 +238,7 @@ impl Reader {
         }
         let public = self.task.keys.is_public();
         let dropped = match self.task.keys.drops() {
-            true => self.places.iter().map(Option::is_none).collect(),
+            true => self.places.iter().map(|place| *place == DROPPED).collect(),
             false => vec![false; self.keys.len()],
         };
         let keys = if public { Vec::new() } else { self.keys.into_values()? };
