@@ -153,7 +153,7 @@ fn intervals_for_sampling_are_planned_and_answered_in_columns_of_their_own() {
     let sql = "SELECT AVG(age) AS mean, COUNT(*) AS n FROM visits";
     let plan = clinic.run(&["plan", "-p", "policy.toml", "-e", "0.6", "--sampling", sql]);
     let shown = text(&plan.stdout);
-    for part in ["for the squares of the values", "sampling        ε 0, nothing more is measured for it"] {
+    for part in ["for how far samples differ", "sampling        ε 0, nothing more is measured for it"] {
         assert!(shown.contains(part), "{part} is not in:\n{shown}{}", text(&plan.stderr));
     }
     let without = text(&clinic.run(&["plan", "-p", "policy.toml", "-e", "0.6", sql]).stdout);

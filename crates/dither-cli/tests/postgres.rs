@@ -219,8 +219,8 @@ fn du_what_is_wrong_with_a_server_is_said_before_the_charge() {
         (tcp("wrongsecret"), "source-server"),
         (clinic.server.url("stranger"), "source-server"),
         ("postgres://analyst:topsecret@127.0.0.1:1/postgres".into(), "source-server"),
-        ("postgres://analyst:topsecret@db.example.org/postgres?sslmode=prefer".into(), "error: the URL"),
-        ("analyst:topsecret@localhost".into(), "error: the URL"),
+        ("postgres://analyst:topsecret@db.example.org/postgres?sslmode=prefer".into(), "error[engine-url]: the URL"),
+        ("analyst:topsecret@localhost".into(), "error[engine-url]: the URL"),
     ] {
         let (answered, error) = ask(&url, None);
         assert!(!answered && error.contains(code), "{error}");

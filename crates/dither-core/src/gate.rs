@@ -23,6 +23,11 @@ use crate::sensitive::Sensitive;
 pub struct RequestId([u8; 32]);
 
 impl RequestId {
+    /// The bytes of the digest.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The digest of these parts, each delimited by its length so that no two lists of parts collide.
     pub fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();

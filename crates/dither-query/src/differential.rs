@@ -11,7 +11,7 @@ use datafusion::arrow::array::{Float64Array, Int64Array, RecordBatch, StringArra
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use dither_core::{ContributionBounds, Key};
-use dither_mechanisms::{Block, ExactRow, ExactTable, Histogram, KeyRule, Laplace, MaxSensitivity, Noise};
+use dither_mechanisms::{Block, ExactRow, ExactTable, Histogram, KeyRule, Laplace, Noise};
 use dither_testing::Random;
 use sha2::{Digest, Sha256};
 

@@ -75,6 +75,9 @@ pub enum TrainError {
     /// The table is not the one that the job began with.
     #[error("the table is not the one that this job began with")]
     TableChanged,
+    /// The request is not the one that the job began with.
+    #[error("files that this job names, or the program, changed since it was begun")]
+    JobChanged,
     /// The table cannot be read.
     #[error("the table cannot be read")]
     Table {
@@ -113,6 +116,7 @@ impl Explain for TrainError {
             Self::File { .. } => "training-file",
             Self::Checkpoint { .. } => "checkpoint-unusable",
             Self::TableChanged => "training-table-changed",
+            Self::JobChanged => "training-job-changed",
             Self::Table { .. } => "training-table-unreadable",
         }
     }
@@ -132,6 +136,9 @@ impl Explain for TrainError {
                 "remove the file and resume: the steps before it are executed again with the same noise, for free"
                     .into(),
             ),
+            Self::JobChanged => {
+                Some("restore weights and vocabulary, or give the job another `run` name, which is charged anew".into())
+            }
             Self::TableChanged => {
                 Some("restore the table, or give the job another `run` name, which is charged anew".into())
             }
@@ -149,9 +156,12 @@ impl Explain for TrainError {
             | Self::Gate(_)
             | Self::Stopped { .. }
             | Self::Ended { .. } => Audience::Analyst,
-            Self::Noise(_) | Self::File { .. } | Self::Checkpoint { .. } | Self::TableChanged | Self::Table { .. } => {
-                Audience::Operator
-            }
+            Self::Noise(_)
+            | Self::File { .. }
+            | Self::Checkpoint { .. }
+            | Self::TableChanged
+            | Self::JobChanged
+            | Self::Table { .. } => Audience::Operator,
         }
     }
 }

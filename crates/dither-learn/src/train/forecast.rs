@@ -170,7 +170,7 @@ impl TrainingSession {
         if !JobFile::exists(&path, &name) {
             return Ok((false, false));
         }
-        let key = JobFile::open(&path, &name)?;
+        let key = JobFile::look(&path, &name)?;
         let (scope, physical) = (&self.job().ledger.scope, self.memory().physical);
         let run = request(scope, self.plan(), &self.job().schedule(), &self.description()?, physical, &key)?;
         if ledger.charge_of(run).await?.is_none() {

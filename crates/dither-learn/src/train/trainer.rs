@@ -98,7 +98,7 @@ pub(crate) fn request(
     let schedule = serde_json::to_string(schedule).map_err(|error| TrainError::Job(error.to_string()))?;
     // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
     let (plan, physical) = (plan.json(), physical.to_string());
-    let parts = ["dither training 3", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
+    let parts = ["dither training 4", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
     Ok(RequestId::digest(parts.into_iter().chain([job.key().name().as_slice()])))
 }
 
@@ -134,6 +134,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let mut optimizer = Optimizer::new(self.schedule, self.plan.steps(), self.model.trainable())?;
         let (scope, description) = (&self.scope, self.description);
         let request = request(scope, self.plan, &self.schedule, description, self.physical, self.job)?;
+        self.job.bind(request)?;
         let charged_before = self.ledger.charge_of(request).await?.is_some();
         let (event, delta) = (self.plan.event().clone(), self.plan.delta());
         let label = format!("train {}", self.plan.json());
@@ -168,8 +169,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
             let header = checkpoint::read(&self.checkpoint, &name, &hash, weights, &mut optimizer)?;
             (executed, bound) = (header.executed, header.bound.unwrap_or(bound));
         }
+        let mut key = self.job.of(request);
         let mut trainer = Trainer {
-            sampler: Sampler::new(self.job.copy(), self.plan.rate(), self.plan.parts()),
+            sampler: Sampler::new(self.job.of(request), self.plan.rate(), self.plan.parts()),
             plan: self.plan,
             model: &mut *self.model,
             table,
@@ -194,17 +196,21 @@ impl<M: Model + ?Sized> Run<'_, M> {
             failure: String::new(),
             stopped: false,
         };
-        let sealed = charged.release(Sensitive::new(&mut trainer), self.job.key_mut());
+        let sealed = charged.release(Sensitive::new(&mut trainer), &mut key);
         give_back();
         let Trainer { optimizer, failure, stopped, executed, checkpoint, .. } = trainer;
         let sealed = sealed.map_err(|_| match stopped {
-            true => TrainError::Stopped { executed, planned: self.plan.steps(), checkpoint },
+            true => TrainError::Stopped { executed, planned: self.plan.steps(), checkpoint: checkpoint.clone() },
             false => TrainError::Ended { detail: failure },
         })?;
         let weights = optimizer.result(self.model.trainable()).to_vec();
         let digest = checkpoint::digest(&weights);
-        let finished = sealed.map(|executed| Finished { executed, weights: digest });
+        let finished = sealed.map(|executed| Finished { executed, weights: digest.clone() });
         let release = self.ledger.publish(request, finished).await?;
+        if release.value().weights != digest {
+            let problem = "does not lead to the weights that the ledger knows";
+            return Err(TrainError::Checkpoint { path: checkpoint, problem });
+        }
         self.model.trainable_mut().copy_from_slice(&weights);
         Ok(Trained { finished: release.value().clone(), receipt, repeated: false, charged_before })
     }

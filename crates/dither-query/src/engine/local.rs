@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
@@ -31,7 +32,7 @@ const WAITING: usize = 16 << 20;
 impl LocalEngine {
     /// An engine with so many threads of work.
     pub fn new(partitions: usize) -> Self {
-        let context = session(partitions, Arc::default(), true);
+        let context = session(partitions, Arc::default());
         Self { context, wider: Vec::new(), waiting: WAITING * partitions.max(1), portable: false }
     }
 
@@ -45,9 +46,12 @@ impl LocalEngine {
     /// A runtime that cannot be set up.
     pub fn with_memory(partitions: usize, bytes: usize) -> Result<Self, EngineError> {
         let pool = Arc::new(FairSpillPool::new(bytes));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
-        let context = session(partitions, Arc::clone(&runtime), true);
-        let wider = vec![session(partitions, runtime, false), session(partitions, Arc::default(), true)];
+        let limited = RuntimeEnvBuilder::new().with_memory_pool(pool);
+        // What DataFusion writes to disk is not enciphered: only where a join needs it.
+        let nothing = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+        let memory = limited.clone().with_disk_manager_builder(nothing).build_arc()?;
+        let context = limited_session(partitions, memory, true);
+        let wider = vec![limited_session(partitions, limited.build_arc()?, false), session(partitions, Arc::default())];
         Ok(Self { context, wider, waiting: bytes, portable: false })
     }
 
@@ -58,24 +62,35 @@ impl LocalEngine {
     }
 
     async fn run_portable(&self, bounding: &Bounding<'_>, tables: &Tables) -> Result<Vec<Counted>, EngineError> {
-        let run = async |plan| Ok(DataFrame::new(self.context.state(), plan).collect().await?);
+        // It sorts, on disk where memory is short.
+        let context = self.wider.first().unwrap_or(&self.context);
+        let run = async |plan| Ok(DataFrame::new(context.state(), plan).collect().await?);
         portable(bounding, tables, run).await
     }
 }
 
-/// A session of DataFusion. Joins are made by tables of hashes in memory, or else by sorting both sides, on disk where
-/// memory is short.
-fn session(partitions: usize, runtime: Arc<RuntimeEnv>, hash_joins: bool) -> SessionContext {
-    let mut config = SessionConfig::new().with_target_partitions(partitions.max(1));
+/// A session of DataFusion.
+fn session(partitions: usize, runtime: Arc<RuntimeEnv>) -> SessionContext {
+    SessionContext::new_with_config_rt(settings(partitions), runtime)
+}
+
+/// A session with little memory. Joins are made by tables of hashes in memory, or else by sorting both sides.
+fn limited_session(partitions: usize, runtime: Arc<RuntimeEnv>, hash_joins: bool) -> SessionContext {
+    let mut config = settings(partitions);
     let options = config.options_mut();
-    // Strings stay the type that the policy declares; views save little on bounded keys.
-    options.execution.parquet.schema_force_view_types = false;
+    // Dealing out the rows of one file would keep them, and write them to disk where they are too many.
+    options.optimizer.enable_round_robin_repartition = false;
     options.optimizer.prefer_hash_join = hash_joins;
-    if !hash_joins {
-        // By default each sort holds ten megabytes for its last step, which small limits do not have.
-        options.execution.sort_spill_reservation_bytes = 64 << 10;
-    }
+    // By default each sort holds ten megabytes for its last step, which small limits do not have.
+    options.execution.sort_spill_reservation_bytes = 64 << 10;
     SessionContext::new_with_config_rt(config, runtime)
+}
+
+fn settings(partitions: usize) -> SessionConfig {
+    let mut config = SessionConfig::new().with_target_partitions(partitions.max(1));
+    // Strings stay the type that the policy declares; views save little on bounded keys.
+    config.options_mut().execution.parquet.schema_force_view_types = false;
+    config
 }
 
 impl Default for LocalEngine {

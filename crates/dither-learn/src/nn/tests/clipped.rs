@@ -32,8 +32,8 @@ pub fn check(network: &mut Network, batch: &Batch, clipping: &Clipping, total: f
         let (gradient, alone) = plain(network, &one);
         let wanted = norm(&gradient);
         let found = observed.norms[sample];
-        // Rounding goes up.
-        if found < wanted * (1.0 - 1e-6) || found > wanted * (1.0 + 1e-5) + 1e-6 {
+        // Rounding goes up; one row and several are multiplied by other kernels, and what cancels shows more of that.
+        if found < wanted * (1.0 - 5e-6) || found > wanted * (1.0 + 1e-5) + 1e-6 {
             return Err(format!("sample {sample}: its norm is {wanted}, not {found}"));
         }
         if (observed.losses[sample] - alone.losses[0]).abs() > 1e-5 * (1.0 + alone.losses[0].abs()) {

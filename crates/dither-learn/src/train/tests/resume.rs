@@ -3,6 +3,9 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use dither_core::RequestId;
+use dither_noise::{BitSource, Purpose};
+
 use super::*;
 use crate::nn::{Activation, Description, Network, Objective};
 use crate::train::checkpoint;
@@ -150,12 +153,14 @@ async fn a_checkpoint_that_is_cut_off_or_of_another_plan_is_refused() {
         assert_eq!(problem(&setup).await, "is damaged or was cut off", "{at}");
     }
     std::fs::write(setup.checkpoint(), &whole).unwrap();
+    let begun = std::mem::replace(&mut setup.job, "other");
     setup.request.noise = NoiseGoal::Multiplier(2.0);
     assert_eq!(problem(&setup).await, "belongs to another plan");
     setup.request.noise = NoiseGoal::Multiplier(1.0);
+    setup.job = "a third";
     setup.physical = 9;
     assert!(problem(&setup).await.starts_with("belongs to another run"));
-    setup.physical = 8;
+    (setup.physical, setup.job) = (8, begun);
     setup.trained().await;
 }
 
@@ -168,6 +173,37 @@ async fn a_table_that_changed_after_the_first_step_is_refused() {
     std::fs::write(folder.path().join("table.csv"), format!("{whole}0.5,a\n")).unwrap();
     assert!(matches!(interrupted(&setup, 99).await, TrainError::TableChanged));
     std::fs::write(folder.path().join("table.csv"), whole).unwrap();
+    setup.trained().await;
+}
+
+/// What a request is made of besides the job may change: weights, vocabularies, the program. Two requests on one key would
+/// share their noise, which is gone in the difference of two models.
+#[tokio::test]
+async fn tr_03_a_key_serves_one_request_and_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = setup(folder.path());
+    interrupted(&setup, 5).await;
+    let charged = setup.charges().await;
+    setup.physical = 9;
+    assert!(matches!(interrupted(&setup, 99).await, TrainError::JobChanged));
+    assert_eq!(setup.charges().await, charged, "nothing is charged for it");
+    setup.physical = 8;
+    let open = JobFile::open(&setup.ledger(), setup.job).unwrap();
+    let twice = JobFile::open(&setup.ledger(), setup.job).err().unwrap();
+    assert!(twice.to_string().contains("run by another process"), "{twice}");
+    JobFile::look(&setup.ledger(), setup.job).unwrap();
+    // Were the file to forget its request, the noise would be another all the same; the control is one request twice.
+    let drawn = |request: &[u8]| {
+        let mut noise = [0; 32];
+        open.of(RequestId::digest([request])).stream(Purpose::Noise, 0, 0).fill(&mut noise).unwrap();
+        noise
+    };
+    assert_eq!(drawn(b"one"), drawn(b"one"));
+    assert_ne!(drawn(b"one"), drawn(b"another"));
+    let mut base = [0; 32];
+    open.key().stream(Purpose::Noise, 0, 0).fill(&mut base).unwrap();
+    assert_ne!(drawn(b"one"), base);
+    drop(open);
     setup.trained().await;
 }
 
