@@ -179,7 +179,7 @@ async fn a_table_that_changed_after_the_first_step_is_refused() {
 /// What a request is made of besides the job may change: weights, vocabularies, the program. Two requests on one key would
 /// share their noise, which is gone in the difference of two models.
 #[tokio::test]
-async fn tr_03_a_key_serves_one_request_and_one_process() {
+async fn fp_11_a_key_of_training_serves_one_request_and_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut setup = setup(folder.path());
     interrupted(&setup, 5).await;
