@@ -161,3 +161,22 @@ async fn a_certificate_names_the_unit_of_every_table() {
         assert!(page.contains(words), "{words}");
     }
 }
+
+/// Whichever question comes first, the certificate states bounds that hold in all of them.
+#[tokio::test]
+async fn a_certificate_states_the_widest_bounds_of_its_questions() {
+    let clinic = Clinic::new();
+    let session = clinic.session(|policy| policy);
+    let report = clinic.0.path().join("report.toml");
+    let narrow = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1, max_rows_contributed_per_group = 1) \
+        COUNT(*) FROM visits";
+    let text = format!(
+        "policy = \"policy.toml\"\ntitle = \"T\"\n[budget]\nepsilon = 1\ndelta = 1e-6\n\
+         [[question]]\nid = \"one\"\ntitle = \"One\"\nsql = \"{narrow}\"\n\
+         [[question]]\nid = \"all\"\ntitle = \"All\"\nsql = \"SELECT SUM(cost) FROM visits\"\n"
+    );
+    std::fs::write(&report, text).unwrap();
+    let published = session.report(&ReportSpec::load(&report).unwrap(), "now").await.unwrap();
+    let [visits] = &published.certificate.bounds[..] else { panic!("{:?}", published.certificate.bounds) };
+    assert_eq!((visits.contribution.max_groups_per_unit.get(), visits.contribution.max_rows_per_group.get()), (5, 9));
+}

@@ -76,12 +76,16 @@ impl Session {
         sentences.into_iter()
     }
 
+    /// What a unit may contribute to a table at most, in whichever of the questions, and the bounds of its columns.
     pub(super) fn table_bounds(&self, plans: &[QueryPlan]) -> Vec<TableBounds> {
         let mut bounds: Vec<TableBounds> = Vec::new();
         for plan in plans {
             for name in plan.question.relation.tables() {
                 let Some(table) = self.policy().tables.get(name) else { continue };
-                if bounds.iter().any(|known| known.table == *name) {
+                if let Some(known) = bounds.iter_mut().find(|known| known.table == *name) {
+                    let most = &mut known.contribution;
+                    most.max_groups_per_unit = most.max_groups_per_unit.max(plan.bounds.max_groups_per_unit);
+                    most.max_rows_per_group = most.max_rows_per_group.max(plan.bounds.max_rows_per_group);
                     continue;
                 }
                 let columns = table.columns.iter().filter_map(|(column, policy)| {
