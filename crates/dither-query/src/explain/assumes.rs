@@ -38,13 +38,13 @@ impl QueryPlan {
             let size = if self.has_private_keys() { "rows_per_group" } else { "rows" };
             return Some(format!("declare `public.{size}` in the policy to predict the error of {what}"));
         };
-        let bounded = match rows < declared {
-            true => format!(" that count, of {declared}: the contribution bounds drop the others"),
-            false => String::new(),
+        let (most, bounded) = match rows < declared {
+            true => ("at most ", format!(" that count, of {declared}: the contribution bounds drop the others")),
+            false => ("", String::new()),
         };
         let size = match self.question.keys.is_empty() {
-            true => format!("the table has {rows} rows{bounded}"),
-            false => format!("a group has {rows} rows{bounded}; the error shrinks in proportion"),
+            true => format!("the table has {most}{rows} rows{bounded}"),
+            false => format!("a group has {most}{rows} rows{bounded}; the error shrinks in proportion"),
         };
         Some(match self.error_where_values_spread(derivation, rows) {
             None => size,

@@ -98,7 +98,7 @@ pub(super) const EN: Words = Words {
     mechanism: "Noise",
     ratio: "computed from several noisy sums",
     keys: "Groups",
-    public_keys: "public: every group is shown, empty ones too",
+    public_keys: "public: listed beforehand, empty ones too",
     threshold: "shown only from this noisy number of units",
     postprocessing: "Post-processing",
     free: "free",
@@ -110,8 +110,8 @@ pub(super) const EN: Words = Words {
     typical_error: "typical 95% interval",
     not_released: "not released",
     reading: "How to read this report",
-    reading_text: "Every number was changed by random noise before anybody saw it, so that nobody can tell whether one \
-        unit is in the data. An interval covers the exact bounded answer 95 times in 100; it reflects the noise \
+    reading_text: "Every number was changed by random noise before anybody saw it, so that what all of them tell about \
+        whether one unit is in the data is bounded by ε and δ. An interval covers the exact bounded answer 95 times in 100; it reflects the noise \
         alone, not sampling or errors of measurement; in a column marked (with sampling) it covers, as often, what the \
         answer is on average over such samples. Numbers from different questions need not agree unless it is \
         said. Post-processing reads released numbers only and so costs no privacy (Dwork and Roth 2014, Prop. 2.1).",
@@ -125,8 +125,8 @@ pub(super) const EN: Words = Words {
     events: "What was done to the data",
     event: "Event",
     guarantees: "What it amounts to",
-    guarantee_text: "All events together are (ε, δ)-differentially private with each of these pairs. Every accountant \
-        gives a valid upper bound of the same loss at this δ; the smallest is the tightest.",
+    guarantee_text: "All events together are (ε, δ)-differentially private with each of these pairs. Every number \
+        here is a valid upper bound of the same loss at this δ; the smallest is the tightest.",
     accountant: "Accountant",
     unbounded: "no finite bound",
     charged: "Charged",
@@ -166,7 +166,7 @@ pub(super) const ZH: Words = Words {
     mechanism: "噪声",
     ratio: "由多个加噪总和计算得出",
     keys: "分组",
-    public_keys: "公开分组：全部列出，包括空组",
+    public_keys: "公开分组：事先列出，包括空组",
     threshold: "仅列出加噪单位数不低于此值的分组",
     postprocessing: "后处理",
     free: "不消耗预算",
@@ -178,7 +178,7 @@ pub(super) const ZH: Words = Words {
     typical_error: "典型的 95% 置信区间",
     not_released: "未发布",
     reading: "如何阅读本报告",
-    reading_text: "每个数值在发布前都加入了随机噪声，任何人都无法据此判断某个隐私单元是否在数据中。置信区间以 95% 的概率覆盖\
+    reading_text: "每个数值在发布前都加入了随机噪声，它们关于某个隐私单元是否在数据中所透露的信息以 ε 和 δ 为限。置信区间以 95% 的概率覆盖\
         截断后的精确结果；它只反映噪声，不包括抽样误差和测量误差；标有“含抽样误差”的列则同时计入抽样误差。除非另有说明，不同查询的结果不一定相互吻合。\
         后处理只使用已发布的数值，不消耗隐私预算（Dwork 与 Roth，2014，命题 2.1）。",
     rows: "行",
@@ -191,7 +191,7 @@ pub(super) const ZH: Words = Words {
     events: "对数据执行的操作",
     event: "隐私事件",
     guarantees: "隐私保证",
-    guarantee_text: "以上全部事件合起来满足下列每一组 (ε, δ)-差分隐私。各种核算方法给出的都是同一隐私损失在该 δ 下的有效上界，最小者最紧。",
+    guarantee_text: "以上全部事件合起来满足下列每一组 (ε, δ)-差分隐私。所列每个数值都是同一隐私损失在该 δ 下的有效上界，最小者最紧。",
     accountant: "核算方法",
     unbounded: "无有限上界",
     charged: "已用预算",
