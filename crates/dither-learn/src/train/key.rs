@@ -15,8 +15,8 @@ use crate::train::error::TrainError;
 
 /// The key of a run, and by what its request and its table are recognised.
 ///
-/// Whoever opens it has it alone until it is dropped. Samples and noise come from [`JobFile::of`], a key of their own for
-/// each charged request.
+/// Whoever opens it has it alone until it is dropped. Samples and noise come from a key of their own for each charged
+/// request.
 ///
 /// The file lies in the folder `….jobs` beside the ledger and is for its owner only (mode 0600): whoever reads it can take
 /// the noise of the run away again. It is never part of a checkpoint, which may travel with the model. It is durable
