@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::hash::KeyedHash;
-use crate::rows::{DROPPED, Layout, Rows, Units};
+use crate::rows::{DROPPED, Layout, Mapping, Rows, Share, Units};
 use crate::select::{Rule, Scratch, prune};
 use crate::spill::Spill;
 
@@ -69,9 +69,12 @@ impl Buckets {
             None => self.spill.insert(Spill::new(Self::COUNT, Arc::clone(&self.layout), secret)?),
         };
         for (bucket, rows) in self.buckets.iter_mut().enumerate() {
+            let large = rows.len() > usual;
             spill.write(bucket, rows)?;
             // The memory is needed again, but for what one large unit took.
-            if rows.len() > usual { *rows = Rows::default() } else { rows.clear() }
+            if large {
+                *rows = Rows::default();
+            }
         }
         Ok(())
     }
@@ -91,15 +94,23 @@ impl Buckets {
         self.len(bucket) == 0
     }
 
-    /// Calls with the rows of a bucket, part by part.
+    /// Adds a share of the rows of a bucket to others, as [`Rows::append`] does, and calls after each part.
     ///
     /// # Errors
     /// A temporary file that cannot be read.
-    pub fn for_each(&self, bucket: usize, mut each: impl FnMut(&Rows)) -> io::Result<()> {
+    pub fn collect(
+        &self,
+        bucket: usize,
+        mapping: &Mapping,
+        share: Share,
+        into: &mut Rows,
+        mut after: impl FnMut(&mut Rows),
+    ) -> io::Result<()> {
         if let Some(spill) = &self.spill {
-            spill.read(bucket, &mut each)?;
+            spill.read(bucket, into, mapping, share, &mut after)?;
         }
-        each(&self.buckets[bucket]);
+        into.append(&self.buckets[bucket], &self.layout, mapping, share);
+        after(into);
         Ok(())
     }
 }

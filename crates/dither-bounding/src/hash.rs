@@ -43,8 +43,8 @@ impl KeyedHash {
     ///
     /// ```
     /// let hash = dither_bounding::KeyedHash::new("secret", "group");
-    /// // sha256("secret group 1:7")
-    /// assert_eq!(hash.of(b" 1:7") >> 96, 0x9854_c1b1);
+    /// // sha256("secret group 7")
+    /// assert_eq!(hash.of(b" 7") >> 96, 0x50ed_8af4);
     /// ```
     pub fn of(&self, text: &[u8]) -> u128 {
         let (mut state, mut block, mut filled, mut rest) = (self.state, self.block, self.filled, text);

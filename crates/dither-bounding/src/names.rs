@@ -2,7 +2,18 @@
 
 use hashbrown::HashTable;
 
-/// Texts that say how long they are, by number.
+/// A value as it is written in the texts that are hashed: self-delimiting for readers who know which columns hold integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// `N`.
+    Null,
+    /// The decimal digits of an integer, after a space.
+    Integer(&'a str),
+    /// Any other text, after its number of letters.
+    Text(&'a str),
+}
+
+/// Texts that are parts of what is hashed, by number.
 #[derive(Debug, Default, Clone)]
 pub struct Dictionary {
     bytes: Vec<u8>,
@@ -10,18 +21,23 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Adds the text of the next number, made of these parts; `None` is NULL.
+    /// Adds the text of the next number, made of these parts.
     ///
     /// ```
-    /// let mut dictionary = dither_bounding::Dictionary::default();
-    /// dictionary.push([Some("été"), None]);
-    /// assert_eq!(dictionary.text(0), " 3:étéN".as_bytes());
+    /// use dither_bounding::{Dictionary, Part};
+    /// let mut dictionary = Dictionary::default();
+    /// dictionary.push([Part::Text("été"), Part::Null, Part::Integer("-7")]);
+    /// assert_eq!(dictionary.text(0), " 3:étéN -7".as_bytes());
     /// ```
-    pub fn push<'a>(&mut self, parts: impl IntoIterator<Item = Option<&'a str>>) {
+    pub fn push<'a>(&mut self, parts: impl IntoIterator<Item = Part<'a>>) {
         for part in parts {
             match part {
-                None => self.bytes.push(b'N'),
-                Some(text) => {
+                Part::Null => self.bytes.push(b'N'),
+                Part::Integer(digits) => {
+                    self.bytes.push(b' ');
+                    self.bytes.extend_from_slice(digits.as_bytes());
+                }
+                Part::Text(text) => {
                     delimit(text.chars().count(), &mut self.bytes);
                     self.bytes.extend_from_slice(text.as_bytes());
                 }
@@ -153,48 +169,71 @@ impl Texts {
     }
 }
 
+/// The decimal digits of an integer after a space. Written for every row that is hashed, so without a formatter.
 pub(crate) fn write_integer(value: i64, text: &mut Vec<u8>) {
-    let mut buffer = [0; DIGITS];
-    let digits = digits(value.unsigned_abs(), value < 0, &mut buffer);
-    delimit(digits.len(), text);
-    text.extend_from_slice(digits);
+    text.extend_from_slice(if value < 0 { b" -" } else { b" " });
+    write_digits(value.unsigned_abs(), text);
 }
 
 fn delimit(length: usize, text: &mut Vec<u8>) {
     text.push(b' ');
-    text.extend_from_slice(digits(length as u64, false, &mut [0; DIGITS]));
+    write_digits(length as u64, text);
     text.push(b':');
 }
 
-/// The most characters of a 64-bit integer: twenty digits, or nineteen with a sign, and one that is overwritten.
-const DIGITS: usize = 21;
+fn write_digits(number: u64, text: &mut Vec<u8>) {
+    let (above, digits) = (number / EIGHT_DIGITS, eight_digits((number % EIGHT_DIGITS) as u32));
+    let zeros = match above {
+        // Those before the first digit that counts, which may be a zero itself.
+        0 => (digits.trailing_zeros() / 8).min(7),
+        _ => {
+            write_digits(above, text);
+            0
+        }
+    };
+    let ascii = (digits + 0x3030_3030_3030_3030) >> (8 * zeros);
+    text.extend_from_slice(&ascii.to_le_bytes());
+    text.truncate(text.len() - zeros as usize);
+}
 
-/// The digits of the numbers below a hundred.
-const PAIRS: [u8; 200] = {
-    let (mut pairs, mut number) = ([0; 200], 0);
-    while number < 100 {
-        pairs[2 * number] = b'0' + (number / 10) as u8;
-        pairs[2 * number + 1] = b'0' + (number % 10) as u8;
-        number += 1;
-    }
-    pairs
-};
+const EIGHT_DIGITS: u64 = 100_000_000;
 
-/// A number in decimal digits, at the end of a buffer; written for every group that is hashed, so without a formatter.
-fn digits(mut rest: u64, negative: bool, buffer: &mut [u8; DIGITS]) -> &[u8] {
-    let mut start = DIGITS;
-    while rest >= 100 {
-        let pair = 2 * (rest % 100) as usize;
-        rest /= 100;
-        start -= 2;
-        buffer[start..start + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+/// Eight digits of a number, a byte each, the first in the lowest: halves, then quarters, then digits side by side.
+fn eight_digits(number: u32) -> u64 {
+    let fours = u64::from(number / 10_000) | u64::from(number % 10_000) << 32;
+    // Quotients by 100 of numbers below 10,000, and by 10 of numbers below 100.
+    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | (fours - 100 * hundreds) << 16;
+    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - 10 * tens) << 8
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(value: i64) -> String {
+        let mut text = Vec::new();
+        write_integer(value, &mut text);
+        String::from_utf8(text).unwrap()
     }
-    let pair = 2 * rest as usize;
-    buffer[start - 2..start].copy_from_slice(&PAIRS[pair..pair + 2]);
-    start -= if rest < 10 { 1 } else { 2 };
-    if negative {
-        start -= 1;
-        buffer[start] = b'-';
+
+    #[test]
+    fn numbers_below_a_hundred_thousand_are_written_as_they_are() {
+        for value in 0..100_000 {
+            assert_eq!(written(value), format!(" {value}"));
+        }
     }
-    &buffer[start..]
+
+    proptest! {
+        #[test]
+        fn integers_are_written_as_they_are(value in any::<i64>(), digits in 0..19_u32, near in -2..3_i64) {
+            let power = 10_i64.pow(digits);
+            for value in [value, value % power, power + near, -power + near, i64::MIN, i64::MAX] {
+                prop_assert_eq!(written(value), format!(" {value}"));
+            }
+        }
+    }
 }

@@ -7,38 +7,66 @@ pub const NULL: i64 = i64::MIN;
 /// The key of rows that do not count.
 pub const DROPPED: u32 = u32::MAX;
 
-/// How the integers of a row are kept: each in as many bytes as the range of its column needs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// How a row is kept: key and integers in as many bytes as their ranges need, then the unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
+    key: Low,
     slots: Vec<Slot>,
-    /// The bytes of a row.
+    /// The bytes of key and integers, where the unit begins.
     width: usize,
 }
 
+/// The place of an integer in a row. The greatest number of its bytes stands for NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slot {
+    at: usize,
+    low: Low,
     least: i64,
     most: i64,
-    width: Width,
 }
 
-/// The greatest number of so many bytes stands for NULL.
+/// The low bytes of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Width {
-    One,
-    Two,
-    Three,
-    Four,
-    /// As it is.
-    Eight,
+struct Low {
+    bytes: usize,
+    mask: u64,
+}
+
+impl Low {
+    /// As many bytes as numbers up to this one take.
+    fn of(most: u64) -> Self {
+        let bytes = (u64::BITS - most.leading_zeros()).div_ceil(8).max(1) as usize;
+        Self { bytes, mask: u64::MAX >> (u64::BITS as usize - 8 * bytes) }
+    }
+}
+
+/// The bytes of a word. All numbers are written and read as whole words: what a word writes beyond its own bytes is
+/// overwritten by what comes next, and behind the last row there is room for one.
+pub(crate) const WORD: usize = size_of::<u64>();
+
+fn word(row: &[u8], at: usize) -> u64 {
+    row[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+fn put(row: &mut [u8], at: usize, number: u64) {
+    if let Some(word) = row[at..].first_chunk_mut() {
+        *word = number.to_le_bytes();
+    }
 }
 
 impl Layout {
-    /// A layout of columns with these least and greatest integers; `None` for any integer.
-    pub fn new(ranges: impl IntoIterator<Item = Option<(i64, i64)>>) -> Self {
-        let slots: Vec<Slot> = ranges.into_iter().map(Slot::of).collect();
-        let width = slots.iter().map(|slot| slot.bytes()).sum();
-        Self { slots, width }
+    /// A layout of rows with one of so many keys, if that is known, and of columns with these least and greatest integers;
+    /// `None` for any integer.
+    pub fn new(keys: Option<usize>, ranges: impl IntoIterator<Item = Option<(i64, i64)>>) -> Self {
+        let key = Low::of(keys.map_or(u32::MAX.into(), |keys| keys.saturating_sub(1) as u64));
+        let mut width = key.bytes;
+        let slots = ranges.into_iter().map(|range| {
+            let slot = Slot::of(range, width);
+            width += slot.low.bytes;
+            slot
+        });
+        let slots = slots.collect();
+        Self { key, slots, width }
     }
 
     /// The number of columns.
@@ -46,95 +74,67 @@ impl Layout {
         self.slots.len()
     }
 
-    /// The bytes that so many rows take, with their units and keys.
-    pub fn bytes(&self, rows: usize) -> usize {
-        rows * (size_of::<u64>() + size_of::<u32>() + self.width)
+    /// The bytes of a row whose unit takes eight bytes or four.
+    pub(crate) fn width(&self, wide: bool) -> usize {
+        self.width + if wide { WORD } else { WORD / 2 }
     }
 
-    /// The bytes of the integers of a row.
-    pub(crate) fn width(&self) -> usize {
-        self.width
-    }
-
-    fn write(&self, values: impl Iterator<Item = i64>, into: &mut Vec<u8>) {
-        let start = into.len();
-        into.resize(start + self.width, 0);
-        let mut row = &mut into[start..];
+    fn write(&self, key: u32, values: impl Iterator<Item = i64>, row: &mut [u8]) {
+        put(row, 0, key.into());
         for (slot, value) in self.slots.iter().zip(values) {
-            let (place, rest) = row.split_at_mut(slot.bytes());
-            slot.write(value, place);
-            row = rest;
+            put(row, slot.at, slot.written(value));
         }
     }
 
+    /// The integer of a column of a row.
+    pub(crate) fn read_one(&self, column: usize, row: &[u8]) -> i64 {
+        let slot = self.slots[column];
+        slot.read(word(row, slot.at) & slot.low.mask)
+    }
+
     /// The integers of a row.
-    pub(crate) fn read<'a>(&'a self, mut row: &'a [u8]) -> impl Iterator<Item = i64> + 'a {
-        self.slots.iter().map(move |slot| {
-            let (value, rest) = row.split_at(slot.bytes());
-            row = rest;
-            slot.read(value)
-        })
+    pub(crate) fn read<'a>(&'a self, row: &'a [u8]) -> impl Iterator<Item = i64> + 'a {
+        self.slots.iter().map(|slot| slot.read(word(row, slot.at) & slot.low.mask))
     }
 }
 
 impl Slot {
-    fn of(range: Option<(i64, i64)>) -> Self {
-        let any = Self { least: i64::MIN, most: i64::MAX, width: Width::Eight };
-        let Some((least, most)) = range else { return any };
-        let width = match most.abs_diff(least) {
-            0..=0xfe => Width::One,
-            0xff..=0xfffe => Width::Two,
-            0xffff..=0xff_fffe => Width::Three,
-            0xff_ffff..=0xffff_fffe => Width::Four,
-            _ => return any,
-        };
-        Self { least, most, width }
-    }
-
-    fn bytes(self) -> usize {
-        match self.width {
-            Width::One => 1,
-            Width::Two => 2,
-            Width::Three => 3,
-            Width::Four => 4,
-            Width::Eight => 8,
+    fn of(range: Option<(i64, i64)>, at: usize) -> Self {
+        // One number more, for NULL.
+        let span = range.and_then(|(least, most)| most.abs_diff(least).checked_add(1));
+        match (range, span.map(Low::of)) {
+            (Some((least, most)), Some(low)) if low.bytes < WORD => Self { at, low, least, most },
+            // As it is.
+            _ => Self { at, low: Low::of(u64::MAX), least: i64::MIN, most: i64::MAX },
         }
     }
 
-    /// Writes an integer to its place; one outside of the range is moved to its end.
-    fn write(self, value: i64, place: &mut [u8]) {
-        let above = match value {
-            NULL => u64::MAX,
+    /// An integer as it is written; one outside of the range is moved to its end.
+    fn written(self, value: i64) -> u64 {
+        match value {
+            _ if self.low.bytes == WORD => value as u64,
+            NULL => self.low.mask,
             value => value.clamp(self.least, self.most).abs_diff(self.least),
-        };
-        match self.width {
-            Width::One => place.copy_from_slice(&[above as u8]),
-            Width::Two => place.copy_from_slice(&(above as u16).to_le_bytes()),
-            Width::Three => place.copy_from_slice(&(above as u32).to_le_bytes()[..3]),
-            Width::Four => place.copy_from_slice(&(above as u32).to_le_bytes()),
-            Width::Eight => place.copy_from_slice(&value.to_le_bytes()),
         }
     }
 
-    fn read(self, bytes: &[u8]) -> i64 {
-        let (above, null) = match *bytes {
-            [a] => (a.into(), u8::MAX.into()),
-            [a, b] => (u16::from_le_bytes([a, b]).into(), u16::MAX.into()),
-            [a, b, c] => (u32::from_le_bytes([a, b, c, 0]).into(), 0xff_ffff),
-            [a, b, c, d] => (u32::from_le_bytes([a, b, c, d]).into(), u32::MAX.into()),
-            _ => return bytes.as_array().map_or(NULL, |bytes| i64::from_le_bytes(*bytes)),
-        };
-        if above == null { NULL } else { self.least.saturating_add_unsigned(above) }
+    fn read(self, written: u64) -> i64 {
+        match written {
+            _ if self.low.bytes == WORD => written as i64,
+            written if written == self.low.mask => NULL,
+            written => self.least.saturating_add_unsigned(written),
+        }
     }
 }
 
 /// Rows of a unit, a key and some integers each.
 #[derive(Debug, Default, Clone)]
 pub struct Rows {
-    pub(crate) units: Vec<u64>,
-    pub(crate) keys: Vec<u32>,
-    /// Row by row, as a layout has them.
-    pub(crate) values: Vec<u8>,
+    /// Row by row, as a layout has them; then room for more, for a word at least where there is a row.
+    bytes: Vec<u8>,
+    count: usize,
+    /// Whether units take eight bytes instead of four.
+    wide: bool,
     /// What the units are the numbers of; empty where they are integers that stand for themselves.
     pub(crate) texts: Texts,
 }
@@ -167,9 +167,20 @@ impl Units<'_> {
 #[derive(Debug, Default)]
 pub struct Mapping {
     /// For each number of a key its new one, or [`DROPPED`].
-    pub keys: Vec<u32>,
+    keys: Vec<u32>,
     /// The same for each value column; `None` where integers are themselves.
-    pub values: Vec<Option<Vec<i64>>>,
+    values: Vec<Option<Vec<i64>>>,
+    /// Whether every number stays what it is.
+    identity: bool,
+}
+
+impl Mapping {
+    /// Gives each number of a key a new one or [`DROPPED`], and the same for each value column that is numbered.
+    pub fn new(keys: Vec<u32>, values: Vec<Option<Vec<i64>>>) -> Self {
+        let same = keys.iter().enumerate().all(|(number, new)| number == *new as usize);
+        let identity = same && values.iter().all(Option::is_none);
+        Self { keys, values, identity }
+    }
 }
 
 /// A share of the units: those whose mixed bits leave a remainder.
@@ -192,19 +203,60 @@ impl Share {
 }
 
 impl Rows {
+    /// No rows, and units that take eight bytes or four.
+    pub(crate) fn of_width(wide: bool) -> Self {
+        Self { wide, ..Self::default() }
+    }
+
     /// The number of rows.
     pub fn len(&self) -> usize {
-        self.units.len()
+        self.count
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.units.is_empty()
+        self.count == 0
+    }
+
+    /// Whether units take eight bytes instead of four.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.wide
     }
 
     /// Their bytes, with what their units stand for.
     pub fn size(&self, layout: &Layout) -> usize {
-        layout.bytes(self.len()) + self.texts.size()
+        self.count * layout.width(self.wide) + self.texts.size()
+    }
+
+    /// The rows as they are written.
+    pub(crate) fn written(&mut self, layout: &Layout) -> &mut [u8] {
+        &mut self.bytes[..self.count * layout.width(self.wide)]
+    }
+
+    /// Adds so many rows, whose units are as wide, to be written by somebody else.
+    pub(crate) fn to_be_written(&mut self, layout: &Layout, count: usize) -> &mut [u8] {
+        let width = layout.width(self.wide);
+        let start = self.count * width;
+        self.count += count;
+        let end = self.count * width;
+        if self.bytes.len() < end + WORD {
+            self.grow(end + WORD);
+        }
+        &mut self.bytes[start..end]
+    }
+
+    /// Whether rows whose units are so wide, and integers, can be added as they are written.
+    pub(crate) fn takes_all(&mut self, wide: bool, mapping: &Mapping, share: Share) -> bool {
+        if self.is_empty() {
+            self.wide = wide;
+        }
+        self.wide == wide && self.texts.len() == 0 && mapping.identity && share.of == 1
+    }
+
+    /// Gives room. All of it is there at once: to fill it row by row would take longer.
+    fn grow(&mut self, to: usize) {
+        self.bytes.reserve_exact(to - self.bytes.len());
+        self.bytes.resize(to, 0);
     }
 
     /// Adds a row of these units.
@@ -224,27 +276,43 @@ impl Rows {
     }
 
     pub(crate) fn push(&mut self, layout: &Layout, unit: u64, key: u32, values: impl Iterator<Item = i64>) {
-        self.make_room(layout);
-        self.units.push(unit);
-        self.keys.push(key);
-        layout.write(values, &mut self.values);
+        let row = self.next(layout, unit);
+        layout.write(key, values, row);
+        put(row, layout.width, unit);
     }
 
-    /// Adds a row whose integers are written already.
-    pub(crate) fn push_written(&mut self, unit: u64, key: u32, values: &[u8]) {
-        self.units.push(unit);
-        self.keys.push(key);
-        self.values.extend_from_slice(values);
+    /// Adds a row that is written already, among rows whose units are as wide.
+    pub(crate) fn push_written(&mut self, layout: &Layout, row: &[u8]) {
+        let width = layout.width(self.wide);
+        self.next(layout, 0)[..width].copy_from_slice(&row[..width]);
     }
 
-    /// Grows by a quarter: most of the memory of a question is here, and twice of it would be half empty.
-    fn make_room(&mut self, layout: &Layout) {
-        if self.units.len() == self.units.capacity() {
-            let more = 16.max(self.units.len() / 4);
-            self.units.reserve_exact(more);
-            self.keys.reserve_exact(more);
-            self.values.reserve_exact(more * layout.width());
+    /// Room for one more row of a unit, and a word after it.
+    fn next(&mut self, layout: &Layout, unit: u64) -> &mut [u8] {
+        if !self.wide && u32::try_from(unit).is_err() {
+            self.widen(layout);
         }
+        let width = layout.width(self.wide);
+        let start = self.count * width;
+        let end = start + width + WORD;
+        if end > self.bytes.len() {
+            // By a quarter: most of the memory of a question is here, and twice of it would be half empty.
+            self.grow(end + width * 16.max(self.count / 4));
+        }
+        self.count += 1;
+        &mut self.bytes[start..end]
+    }
+
+    /// Gives all units eight bytes.
+    fn widen(&mut self, layout: &Layout) {
+        let mut wide = Self { wide: true, texts: std::mem::take(&mut self.texts), ..Self::default() };
+        for row in 0..self.count {
+            let unit = self.unit(row, layout);
+            let new = wide.next(layout, unit);
+            new[..layout.width].copy_from_slice(&self.row(row, layout)[..layout.width]);
+            put(new, layout.width, unit);
+        }
+        *self = wide;
     }
 
     /// Writes the unit with a number as it is hashed.
@@ -255,20 +323,37 @@ impl Rows {
         }
     }
 
+    /// A row as it is written, and what comes after it.
     pub(crate) fn row(&self, row: usize, layout: &Layout) -> &[u8] {
-        &self.values[row * layout.width()..(row + 1) * layout.width()]
+        &self.bytes[row * layout.width(self.wide)..]
+    }
+
+    pub(crate) fn unit(&self, row: usize, layout: &Layout) -> u64 {
+        word(self.row(row, layout), layout.width) & if self.wide { u64::MAX } else { u32::MAX.into() }
+    }
+
+    pub(crate) fn key(&self, row: usize, layout: &Layout) -> u32 {
+        (word(self.row(row, layout), 0) & layout.key.mask) as u32
     }
 
     /// Forgets all rows and keeps the memory.
     pub fn clear(&mut self) {
-        self.units.clear();
-        self.keys.clear();
-        self.values.clear();
+        self.count = 0;
+        self.wide = false;
         self.texts.clear();
     }
 
     /// Appends the rows of a share of the units under new numbers; rows whose key is dropped are left out.
     pub fn append(&mut self, other: &Self, layout: &Layout, mapping: &Mapping, share: Share) {
+        if other.texts.len() == 0 && self.takes_all(other.wide, mapping, share) {
+            let bytes = other.count * layout.width(other.wide);
+            self.to_be_written(layout, other.count).copy_from_slice(&other.bytes[..bytes]);
+        } else {
+            self.append_some(other, layout, mapping, share);
+        }
+    }
+
+    fn append_some(&mut self, other: &Self, layout: &Layout, mapping: &Mapping, share: Share) {
         let mapped = mapping.values.iter().any(Option::is_some);
         let texts: Vec<Option<u64>> = (0..other.texts.len())
             .map(|number| {
@@ -277,24 +362,25 @@ impl Rows {
             })
             .collect();
         for row in 0..other.len() {
-            let unit = match (other.units[row], texts.is_empty()) {
+            let unit = match (other.unit(row, layout), texts.is_empty()) {
                 (unit, true) => share.holds(unit).then_some(unit),
                 (unit, false) => texts[unit as usize],
             };
-            let key = mapping.keys[other.keys[row] as usize];
+            let key = mapping.keys[other.key(row, layout) as usize];
             let Some(unit) = unit.filter(|_| key != DROPPED) else { continue };
-            self.make_room(layout);
-            self.units.push(unit);
-            self.keys.push(key);
-            let values = other.row(row, layout);
+            let written = other.row(row, layout);
             if mapped {
-                let renamed = layout.read(values).zip(&mapping.values).map(|(value, names)| match names {
+                let renamed = layout.read(written).zip(&mapping.values).map(|(value, names)| match names {
                     Some(names) if value != NULL => names[value as usize],
                     _ => value,
                 });
-                layout.write(renamed, &mut self.values);
+                self.push(layout, unit, key, renamed);
             } else {
-                self.values.extend_from_slice(values);
+                let new = self.next(layout, unit);
+                put(new, 0, key.into());
+                let values = layout.key.bytes..layout.width;
+                new[values.clone()].copy_from_slice(&written[values]);
+                put(new, layout.width, unit);
             }
         }
     }
@@ -305,43 +391,79 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn span() -> impl Strategy<Value = u64> {
+        let ends = [8, 16, 24, 32, 40, 48, 56].map(|bits| (1_u64 << bits) - 3);
+        prop_oneof![
+            0..300_u64,
+            (prop::sample::select(ends.to_vec()), 0..6_u64).prop_map(|(end, more)| end + more),
+            any::<u64>()
+        ]
+    }
+
+    fn unit() -> impl Strategy<Value = u64> {
+        prop_oneof![0..9_u64, any::<u32>().prop_map(u64::from), Just(u64::from(u32::MAX) + 1), any::<u64>()]
+    }
+
     proptest! {
+        /// Also after units came that need more bytes than those before, and in rows that were appended as they are.
         #[test]
         fn what_is_written_is_read(
-            columns in proptest::collection::vec((any::<i64>(), prop_oneof![0..300_u64, 65_000..66_000_u64, 0xff_fff0..0x100_000f_u64, any::<u64>()], any::<u64>()), 0..6),
+            columns in prop::collection::vec((any::<i64>(), span()), 0..6),
+            picks in prop::collection::vec(any::<u64>(), 6),
+            keys in prop::sample::select(vec![None, Some(0), Some(1), Some(256), Some(257), Some(100_000)]),
+            units in prop::collection::vec(unit(), 1..9),
+            cut in any::<prop::sample::Index>(),
         ) {
-            let range = |(least, span, _): &(i64, u64, u64)| (*least, least.saturating_add_unsigned(*span));
-            let layout = Layout::new(columns.iter().map(|column| Some(range(column))));
-            let values: Vec<i64> = columns.iter().map(|column| {
-                let (least, most) = range(column);
-                match column.2 % 5 {
-                    0 => NULL,
-                    1 => most,
-                    2 => least,
-                    _ => least.saturating_add_unsigned(column.2 % (most.abs_diff(least).max(1))),
-                }
-            }).collect();
+            let ranges: Vec<(i64, i64)> =
+                columns.iter().map(|(least, span)| (*least, least.saturating_add_unsigned(*span))).collect();
+            let layout = Layout::new(keys, ranges.iter().copied().map(Some));
+            let value = |(index, (least, most)): (usize, &(i64, i64)), row: usize| match (picks[index] + row as u64 % 7) % 5 {
+                0 => NULL,
+                1 => *most,
+                2 => *least,
+                _ => least.saturating_add_unsigned(picks[index] % most.abs_diff(*least).max(1)),
+            };
+            let expected = |row: usize| -> (u64, u32, Vec<i64>) {
+                let key = (keys.unwrap_or(DROPPED as usize).max(1) - 1).saturating_sub(row);
+                (units[row], key as u32, ranges.iter().enumerate().map(|column| value(column, row)).collect())
+            };
+            let read = |rows: &Rows| -> Vec<(u64, u32, Vec<i64>)> {
+                let row = |row| {
+                    (rows.unit(row, &layout), rows.key(row, &layout), layout.read(rows.row(row, &layout)).collect())
+                };
+                (0..rows.len()).map(row).collect()
+            };
+            let all: Vec<_> = (0..units.len()).map(expected).collect();
+            let mut halves = [Rows::default(), Rows::default()];
+            let cut = cut.index(units.len());
+            for (row, (unit, key, values)) in all.iter().enumerate() {
+                halves[usize::from(row >= cut)].push(&layout, *unit, *key, values.iter().copied());
+            }
+            let keys = keys.unwrap_or(0).max(1) as u32;
+            let mapping = Mapping { keys: (0..keys).collect(), values: vec![None; ranges.len()], identity: true };
             let mut rows = Rows::default();
-            rows.push(&layout, 1, 2, values.iter().copied());
-            rows.push(&layout, 1, 2, values.iter().copied());
-            prop_assert_eq!(rows.values.len(), 2 * layout.width());
-            prop_assert_eq!(layout.read(rows.row(1, &layout)).collect::<Vec<_>>(), values);
+            halves.iter().for_each(|half| {
+                let same = rows.is_empty() || half.is_empty() || rows.wide == half.wide;
+                if same { rows.append(half, &layout, &mapping, Share::ALL) } else { rows.clear() }
+            });
+            if rows.len() == units.len() {
+                prop_assert_eq!(read(&rows), all.clone());
+            }
+            prop_assert_eq!([read(&halves[0]), read(&halves[1])].concat(), all);
         }
     }
 
     #[test]
     fn integers_are_moved_into_their_range_and_take_no_more_bytes_than_that_needs() {
-        let layout = Layout::new([
-            Some((-3, 251)),
-            Some((0, 255)),
-            Some((0, 1 << 20)),
-            Some((0, 1 << 24)),
-            Some((0, 1 << 40)),
-            None,
-        ]);
-        assert_eq!((layout.width(), layout.bytes(2), layout.columns()), (1 + 2 + 3 + 4 + 8 + 8, 2 * 38, 6));
+        let ranges = [(-3, 251), (0, 255), (0, 1 << 20), (0, 1 << 24), (0, 1 << 40), (0, 1 << 60)];
+        let layout = Layout::new(Some(300), ranges.map(Some).into_iter().chain([None]));
+        let width = 2 + 1 + 2 + 3 + 4 + 6 + 8 + 8;
+        assert_eq!((layout.width(false), layout.width(true), layout.columns()), (width + 4, width + 8, 7));
         let mut rows = Rows::default();
-        rows.push(&layout, 0, 0, [300, -1, NULL, 1 << 30, -7, i64::MAX].into_iter());
-        assert_eq!(layout.read(rows.row(0, &layout)).collect::<Vec<_>>(), [251, 0, NULL, 1 << 24, -7, i64::MAX]);
+        rows.push(&layout, 0, 0, [300, -1, NULL, 1 << 30, -7, -7, i64::MAX].into_iter());
+        rows.push(&layout, 0, 0, [0; 7].into_iter());
+        let expected = [251, 0, NULL, 1 << 24, 0, -7, i64::MAX];
+        assert_eq!(layout.read(rows.row(0, &layout)).collect::<Vec<_>>(), expected);
+        assert_eq!(rows.size(&layout), 2 * layout.width(false));
     }
 }

@@ -65,11 +65,10 @@ pub fn bound(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, totals: &mut T
 
 /// Leaves out rows that cannot be kept, whatever other rows there are. As for [`bound`], 2^32 − 1 rows at most.
 pub fn prune(rows: &mut Rows, rule: &Rule<'_>, scratch: &mut Scratch) {
-    let mut less = Rows::default();
-    select(rows, rule, scratch, |key, kept| {
+    let mut less = Rows::of_width(rows.is_wide());
+    select(rows, rule, scratch, |_, kept| {
         for row in kept {
-            let row = *row as usize;
-            less.push_written(rows.units[row], key, rows.row(row, rule.layout));
+            less.push_written(rule.layout, rows.row(*row as usize, rule.layout));
         }
     });
     less.texts = std::mem::take(&mut rows.texts);
@@ -79,7 +78,7 @@ pub fn prune(rows: &mut Rows, rule: &Rule<'_>, scratch: &mut Scratch) {
 /// Calls back with each key of each unit that is kept, and which rows.
 fn select(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, mut keep: impl FnMut(u32, &[u32])) {
     let Scratch { order, ends, groups, rows: hashed, kept, text } = scratch;
-    sort(rows, order, ends);
+    sort(rows, rule.layout, order, ends);
     let mut start = 0;
     while start < order.len() {
         let unit = (order[start] >> 64) as u64;
@@ -103,7 +102,9 @@ fn select(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, mut keep: impl Fn
             match over(run.len(), rule.limits.max_rows_per_group) {
                 None => kept.extend(run.iter().map(|entry| *entry as u32)),
                 // Rows without integers are all alike.
-                Some(limit) if rule.layout.width() == 0 => kept.extend(run[..limit].iter().map(|entry| *entry as u32)),
+                Some(limit) if rule.layout.columns() == 0 => {
+                    kept.extend(run[..limit].iter().map(|entry| *entry as u32))
+                }
                 Some(limit) => {
                     hash_rows(rows, run, rule, text, hashed);
                     hashed.select_nth_unstable(limit - 1);
@@ -131,21 +132,22 @@ const SHARE: usize = 16;
 ///
 /// Rows are dealt by bits of a mixed unit into about as many shares as there are units, and each share is sorted. Units
 /// that were made to share their bits cost the time of a plain sort and change nothing.
-fn sort(rows: &Rows, order: &mut Vec<u128>, ends: &mut Vec<u32>) {
+fn sort(rows: &Rows, layout: &Layout, order: &mut Vec<u128>, ends: &mut Vec<u32>) {
     let shares = (rows.len() / SHARE).next_power_of_two();
     let share_of = |unit: u64| (mix(unit) & (shares as u64 - 1)) as usize;
     ends.clear();
     ends.resize(shares, 0);
-    rows.units.iter().for_each(|unit| ends[share_of(*unit)] += 1);
+    (0..rows.len()).for_each(|row| ends[share_of(rows.unit(row, layout))] += 1);
     let mut start = 0;
     for end in ends.iter_mut() {
         start += std::mem::replace(end, start);
     }
     // What was there is overwritten; only what is new is filled.
     order.resize(rows.len(), 0);
-    for (row, (unit, key)) in rows.units.iter().zip(&rows.keys).enumerate() {
-        let end = &mut ends[share_of(*unit)];
-        order[*end as usize] = u128::from(*unit) << 64 | u128::from(*key) << 32 | u128::from(row as u32);
+    for row in 0..rows.len() {
+        let (unit, key) = (rows.unit(row, layout), rows.key(row, layout));
+        let end = &mut ends[share_of(unit)];
+        order[*end as usize] = u128::from(unit) << 64 | u128::from(key) << 32 | u128::from(row as u32);
         *end += 1;
     }
     let mut start = 0;

@@ -10,7 +10,7 @@ use chacha20::{ChaCha20, Key};
 
 use crate::hash::KeyedHash;
 use crate::names::Texts;
-use crate::rows::{Layout, Rows};
+use crate::rows::{Layout, Mapping, Rows, Share};
 
 /// The buckets that did not fit memory.
 ///
@@ -24,7 +24,6 @@ pub(crate) struct Spill {
     end: u64,
     /// For each bucket its parts.
     parts: Vec<Vec<Part>>,
-    buffer: Vec<u8>,
 }
 
 /// Where rows begin, how many they are, and how many texts of so many bytes their units have.
@@ -33,8 +32,8 @@ struct Part {
     rows: usize,
     texts: usize,
     bytes: usize,
-    /// Whether units and keys are all so small that they take four bytes and one.
-    small: (bool, bool),
+    /// Whether units take eight bytes instead of four.
+    wide: bool,
 }
 
 /// What is added to the bytes of a file: a stream of ChaCha20 that no other file has, by their places, each of which is
@@ -74,7 +73,6 @@ impl Spill {
             stream: Stream::new(secret),
             end: 0,
             parts: (0..buckets).map(|_| Vec::new()).collect(),
-            buffer: Vec::new(),
         })
     }
 
@@ -85,84 +83,94 @@ impl Spill {
 
     /// Their bytes, with what their units stand for.
     pub(crate) fn size(&self, bucket: usize) -> usize {
-        self.parts[bucket].iter().map(|part| self.layout.bytes(part.rows) + Texts::bytes(part.texts, part.bytes)).sum()
+        let size = |part: &Part| part.rows * self.layout.width(part.wide) + Texts::bytes(part.texts, part.bytes);
+        self.parts[bucket].iter().map(size).sum()
     }
 
-    /// Appends rows to a bucket.
+    /// Writes rows to a bucket and forgets them. Where that fails they stay.
     ///
     /// # Errors
     /// A full disk.
-    pub(crate) fn write(&mut self, bucket: usize, rows: &Rows) -> io::Result<()> {
+    pub(crate) fn write(&mut self, bucket: usize, rows: &mut Rows) -> io::Result<()> {
         if rows.is_empty() {
             return Ok(());
         }
-        let Self { file, stream, end, buffer, .. } = self;
-        buffer.clear();
-        let units = rows.units.iter().all(|unit| u32::try_from(*unit).is_ok());
-        let keys = rows.keys.iter().all(|key| u8::try_from(*key).is_ok());
-        match units {
-            true => rows.units.iter().for_each(|unit| buffer.extend_from_slice(&(*unit as u32).to_le_bytes())),
-            false => rows.units.iter().for_each(|unit| buffer.extend_from_slice(&unit.to_le_bytes())),
+        let mut texts = Vec::new();
+        let (hashes, ends, letters) = rows.texts.parts();
+        hashes.iter().for_each(|hash| texts.extend_from_slice(&hash.to_le_bytes()));
+        ends.iter().for_each(|end| texts.extend_from_slice(&(*end as u64).to_le_bytes()));
+        texts.extend_from_slice(letters);
+        let (start, wide) = (self.end, rows.is_wide());
+        let part = Part { start, rows: rows.len(), texts: ends.len(), bytes: letters.len(), wide };
+        // Enciphered where they are, which spares the memory of a copy.
+        let written = rows.written(&self.layout);
+        let end = start + written.len() as u64;
+        self.stream.apply(start, written)?;
+        self.stream.apply(end, &mut texts)?;
+        if let Err(full) = self.append(&[written, &texts]) {
+            self.stream.apply(start, written)?;
+            return Err(full);
         }
-        match keys {
-            true => buffer.extend(rows.keys.iter().map(|key| *key as u8)),
-            false => rows.keys.iter().for_each(|key| buffer.extend_from_slice(&key.to_le_bytes())),
-        }
-        buffer.extend_from_slice(&rows.values);
-        let (hashes, ends, texts) = rows.texts.parts();
-        hashes.iter().for_each(|hash| buffer.extend_from_slice(&hash.to_le_bytes()));
-        ends.iter().for_each(|end| buffer.extend_from_slice(&(*end as u64).to_le_bytes()));
-        buffer.extend_from_slice(texts);
-        stream.apply(*end, buffer)?;
-        let file = file.get_mut().map_err(|_| poisoned())?;
-        file.seek(SeekFrom::Start(*end))?;
-        file.write_all(buffer)?;
-        let part = Part { start: *end, rows: rows.len(), texts: ends.len(), bytes: texts.len(), small: (units, keys) };
+        self.end = end + texts.len() as u64;
         self.parts[bucket].push(part);
-        *end += buffer.len() as u64;
+        rows.clear();
         Ok(())
     }
 
-    /// Calls with each part of a bucket.
+    /// Writes bytes to the end of the file.
+    fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let file = self.file.get_mut().map_err(|_| poisoned())?;
+        file.seek(SeekFrom::Start(self.end))?;
+        parts.iter().try_for_each(|part| file.write_all(part))
+    }
+
+    /// Adds the rows of a bucket to others, as [`Rows::append`] does, and calls after each part.
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub(crate) fn read(&self, bucket: usize, mut each: impl FnMut(&Rows)) -> io::Result<()> {
-        let mut bytes = Vec::new();
+    pub(crate) fn read(
+        &self,
+        bucket: usize,
+        into: &mut Rows,
+        mapping: &Mapping,
+        share: Share,
+        mut after: impl FnMut(&mut Rows),
+    ) -> io::Result<()> {
         for part in &self.parts[bucket] {
-            let (unit, key) = (if part.small.0 { 4 } else { 8 }, if part.small.1 { 1 } else { 4 });
-            let row = unit + key + self.layout.width();
-            bytes.resize(part.rows * row + size_of::<u64>() * 2 * part.texts + part.bytes, 0);
-            {
-                let mut file = self.file.lock().map_err(|_| poisoned())?;
-                file.seek(SeekFrom::Start(part.start))?;
-                file.read_exact(&mut bytes)?;
+            if part.texts == 0 && into.takes_all(part.wide, mapping, share) {
+                self.read_at(part.start, into.to_be_written(&self.layout, part.rows))?;
+            } else {
+                into.append(&self.rows(part)?, &self.layout, mapping, share);
             }
-            self.stream.apply(part.start, &mut bytes)?;
-            let (units, rest) = bytes.split_at(part.rows * unit);
-            let (keys, rest) = rest.split_at(part.rows * key);
-            let (values, rest) = rest.split_at(part.rows * self.layout.width());
-            let (hashes, rest) = rest.split_at(part.texts * size_of::<u64>());
-            let (ends, texts) = rest.split_at(part.texts * size_of::<u64>());
-            each(&Rows {
-                units: match part.small.0 {
-                    true => small(units).map(u64::from).collect(),
-                    false => integers(units).collect(),
-                },
-                keys: match part.small.1 {
-                    true => keys.iter().copied().map(u32::from).collect(),
-                    false => small(keys).collect(),
-                },
-                values: values.to_vec(),
-                texts: Texts::of(integers(hashes).collect(), integers(ends).map(|end| end as usize).collect(), texts),
-            });
+            after(into);
         }
         Ok(())
     }
-}
 
-fn small(bytes: &[u8]) -> impl Iterator<Item = u32> {
-    bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
+    /// The rows of a part.
+    fn rows(&self, part: &Part) -> io::Result<Rows> {
+        let mut rows = Rows::of_width(part.wide);
+        let written = rows.to_be_written(&self.layout, part.rows);
+        self.read_at(part.start, written)?;
+        let end = part.start + written.len() as u64;
+        let mut texts = vec![0; size_of::<u64>() * 2 * part.texts + part.bytes];
+        self.read_at(end, &mut texts)?;
+        let (hashes, rest) = texts.split_at(part.texts * size_of::<u64>());
+        let (ends, letters) = rest.split_at(part.texts * size_of::<u64>());
+        let ends = integers(ends).map(|end| end as usize).collect();
+        rows.texts = Texts::of(integers(hashes).collect(), ends, letters);
+        Ok(rows)
+    }
+
+    /// Reads and deciphers what stands at a place.
+    fn read_at(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
+        {
+            let mut file = self.file.lock().map_err(|_| poisoned())?;
+            file.seek(SeekFrom::Start(start))?;
+            file.read_exact(bytes)?;
+        }
+        self.stream.apply(start, bytes)
+    }
 }
 
 fn integers(bytes: &[u8]) -> impl Iterator<Item = u64> {
@@ -184,17 +192,25 @@ mod tests {
         bytes.windows(NAME.len()).any(|some| some == NAME.as_bytes())
     }
 
+    /// The rows of a bucket as they come back.
+    fn back(spill: &Spill, bucket: usize, keys: u32) -> Rows {
+        let mut rows = Rows::default();
+        let mapping = Mapping::new((0..keys).collect(), vec![None]);
+        spill.read(bucket, &mut rows, &mapping, Share::ALL, |_| {}).unwrap();
+        rows
+    }
+
     /// What lies on the disk names nobody, no two files and parts have the same stream, and it is read as it was written.
     #[test]
     fn spilled_rows_cannot_be_read_without_the_key() {
-        let (layout, secret) = (Arc::new(Layout::new([Some((0, 9))])), KeyedHash::new("secret", "spill"));
+        let (layout, secret) = (Arc::new(Layout::new(None, [Some((0, 9))])), KeyedHash::new("secret", "spill"));
         let mut rows = Rows::default();
         rows.push_of(&layout, Units::Texts { hashes: &[7], text: &|_| NAME }, 0, 3, [5].into_iter());
         let mut files = [0, 1].map(|_| Spill::new(2, Arc::clone(&layout), &secret).unwrap());
         let mut written = Vec::new();
         for spill in &mut files {
-            spill.write(1, &rows).unwrap();
-            spill.write(1, &rows).unwrap();
+            spill.write(1, &mut rows.clone()).unwrap();
+            spill.write(1, &mut rows.clone()).unwrap();
             assert_eq!((spill.len(0), spill.len(1)), (0, 2));
             let mut bytes = Vec::new();
             spill.file.get_mut().unwrap().seek(SeekFrom::Start(0)).unwrap();
@@ -202,17 +218,9 @@ mod tests {
             assert!(!holds(&bytes));
             let (one, two) = bytes.split_at(bytes.len() / 2);
             written.extend([one.to_vec(), two.to_vec()]);
-            let mut read = 0;
-            let each = |some: &Rows| {
-                assert_eq!(
-                    (some.units.as_slice(), some.keys.as_slice(), some.values.as_slice()),
-                    (&[0][..], &[3][..], &[5][..])
-                );
-                assert_eq!((some.texts.text(0), some.texts.hash(0)), (NAME.as_bytes(), 7));
-                read += 1;
-            };
-            spill.read(1, each).unwrap();
-            assert_eq!(read, 2);
+            let mut read = back(spill, 1, 4);
+            assert_eq!((read.len(), read.texts.text(0), read.texts.hash(0)), (2, NAME.as_bytes(), 7));
+            assert_eq!(*read.written(&layout), rows.written(&layout).repeat(2));
             // The control: with the key the name is there.
             spill.stream.apply(0, &mut bytes).unwrap();
             assert!(holds(&bytes));
@@ -222,22 +230,39 @@ mod tests {
         }
     }
 
-    /// Units and keys of every width come back, whatever else is in their part.
+    /// Units of every width come back, whatever else is in their part.
     #[test]
     fn rows_come_back_in_every_width() {
-        let (layout, secret) = (Arc::new(Layout::new([None])), KeyedHash::new("secret", "spill"));
+        let (layout, secret) = (Arc::new(Layout::new(None, [None])), KeyedHash::new("secret", "spill"));
         let mut spill = Spill::new(1, Arc::clone(&layout), &secret).unwrap();
-        let parts = [(1_u64 << 32, 255_u32), ((1 << 32) - 1, 256), (u64::MAX, u32::MAX - 1), (0, 0)];
+        let units = [(1_u64 << 32) - 1, 1_u64 << 32, 7, u64::MAX];
         let mut expected = Vec::new();
-        for (unit, key) in parts {
+        for unit in units {
             let mut rows = Rows::default();
             rows.push(&layout, 5, 6, [i64::MAX].into_iter());
-            rows.push(&layout, unit, key, [-1].into_iter());
-            spill.write(0, &rows).unwrap();
-            expected.push((vec![5, unit], vec![6, key], rows.values));
+            rows.push(&layout, unit, 255, [-1].into_iter());
+            spill.write(0, &mut rows).unwrap();
+            assert!(rows.is_empty());
+            expected.extend([(5, 6, i64::MAX), (unit, 255, -1)]);
         }
-        let mut read = Vec::new();
-        spill.read(0, |rows| read.push((rows.units.clone(), rows.keys.clone(), rows.values.clone()))).unwrap();
-        assert_eq!(read, expected);
+        let rows = back(&spill, 0, 256);
+        let row = |row| {
+            (rows.unit(row, &layout), rows.key(row, &layout), layout.read(rows.row(row, &layout)).next().unwrap())
+        };
+        assert_eq!((0..rows.len()).map(row).collect::<Vec<_>>(), expected);
+    }
+
+    /// An answer that was charged for is not given up where the disk is full: the rows are there as they were.
+    #[test]
+    fn rows_that_cannot_be_written_stay() {
+        let (layout, secret) = (Arc::new(Layout::new(None, [None])), KeyedHash::new("secret", "spill"));
+        let mut spill = Spill::new(1, Arc::clone(&layout), &secret).unwrap();
+        let unwritable = tempfile::NamedTempFile::new().unwrap();
+        spill.file = Mutex::new(File::open(unwritable.path()).unwrap());
+        let mut rows = Rows::default();
+        rows.push(&layout, 5, 6, [7].into_iter());
+        let before = rows.written(&layout).to_vec();
+        assert!(spill.write(0, &mut rows).is_err());
+        assert_eq!((spill.len(0), *rows.written(&layout) == before), (0, true));
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Rows, Rule,
+    Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Part, Rows, Rule,
     Scratch, Share, Square, Units,
 };
 use crate::{Totals, bound};
@@ -48,28 +48,27 @@ type Expected = BTreeMap<u32, (i64, i64, i128, i64, BTreeMap<i64, u64>, [i128; 3
 const SQUARE: Square = Square { column: 0, lower: -(1 << 53), upper: 1 << 53 };
 
 /// What is kept, by whole digests and sorted lists.
-fn naive(rows: &[Row], limits: Limits) -> Expected {
-    let part = |text: Option<String>| text.map_or("N".into(), |text| format!(" {}:{text}", text.chars().count()));
-    let digest = |purpose: &str, parts: &[Option<String>]| {
-        let text: String = parts.iter().cloned().map(part).collect();
-        Sha256::digest(format!("{SECRET} {purpose}{text}").as_bytes())
+fn naive(rows: &[Row], limits: Limits, texts: bool) -> Expected {
+    let digest =
+        |purpose: &str, parts: &[String]| Sha256::digest(format!("{SECRET} {purpose}{}", parts.concat()).as_bytes());
+    let integer = |value: Option<i64>| value.map_or("N".into(), |value| format!(" {value}"));
+    let name = |key: u32| match KEYS[key as usize] {
+        None => "N".to_owned(),
+        Some(text) => format!(" {}:{text}", text.chars().count()),
     };
-    let name = |key: u32| KEYS[key as usize].map(str::to_owned);
     let mut units: BTreeMap<i64, BTreeMap<u32, Vec<&Row>>> = BTreeMap::new();
     for row in rows {
         units.entry(row.unit).or_default().entry(row.key).or_default().push(row);
     }
     let mut expected = Expected::new();
     for (unit, groups) in units {
-        let unit = Some(unit.to_string());
+        let unit = if texts { format!(" {}:{unit}", unit.to_string().len()) } else { integer(Some(unit)) };
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by_key(|(key, _)| digest("group", &[unit.clone(), name(*key)]));
         groups.truncate(limits.max_groups_per_unit.map_or(usize::MAX, |limit| limit.get() as usize));
         for (key, mut rows) in groups {
-            let texts = |row: &&Row| {
-                let values = [row.summed, row.tallied].map(|value| value.map(|value| value.to_string()));
-                digest("row", &[&[unit.clone(), name(key)], values.as_slice()].concat())
-            };
+            let texts =
+                |row: &&Row| digest("row", &[unit.clone(), name(key), integer(row.summed), integer(row.tallied)]);
             rows.sort_by_key(texts);
             rows.truncate(limits.max_rows_per_group.map_or(usize::MAX, |limit| limit.get() as usize));
             let entry = expected.entry(key).or_default();
@@ -114,11 +113,11 @@ struct Setting {
 impl Setting {
     fn new() -> Self {
         let mut keys = Dictionary::default();
-        KEYS.iter().for_each(|key| keys.push([*key]));
+        KEYS.iter().for_each(|key| keys.push([key.map_or(Part::Null, Part::Text)]));
         let (group_hash, row_hash) = (KeyedHash::new(SECRET, "group"), KeyedHash::new(SECRET, "row"));
         let values = [Names::Integers, Names::Integers];
         // Sums in eight bytes, tallies in one.
-        let layout = Arc::new(Layout::new([None, Some((0, 2))]));
+        let layout = Arc::new(Layout::new(Some(KEYS.len()), [None, Some((0, 2))]));
         Self { group_hash, row_hash, keys, values, layout }
     }
 
@@ -146,13 +145,12 @@ fn push(buckets: &mut Buckets, rows: &[Row], texts: bool) {
 /// The totals of the rows of several readers, bounded share by share.
 fn total(readers: &[Buckets], rule: &Rule<'_>, shares: u64) -> Totals {
     let mut totals = Totals::new(Columns { summed: 1, tallied: 1 }, Arc::new([SQUARE]), KEYS.len());
-    let mapping = Mapping { keys: (0..KEYS.len() as u32).collect(), values: vec![None, None] };
+    let mapping = Mapping::new((0..KEYS.len() as u32).collect(), vec![None, None]);
     let mut scratch = Scratch::default();
     for (bucket, number) in (0..Buckets::COUNT).flat_map(|bucket| (0..shares).map(move |number| (bucket, number))) {
         let mut rows = Rows::default();
         let share = Share { number, of: shares };
-        let mut add = |part: &Rows| rows.append(part, rule.layout, &mapping, share);
-        readers.iter().for_each(|reader| reader.for_each(bucket, &mut add).unwrap());
+        readers.iter().for_each(|reader| reader.collect(bucket, &mapping, share, &mut rows, |_| {}).unwrap());
         bound(&rows, rule, &mut scratch, &mut totals);
     }
     totals
@@ -170,7 +168,7 @@ proptest! {
         texts in any::<bool>(),
         shares in 1..4_u64,
     ) {
-        let (setting, expected) = (Setting::new(), naive(&rows, limits));
+        let (setting, expected) = (Setting::new(), naive(&rows, limits, texts));
         let rule = setting.rule(limits);
         let mut readers = vec![Buckets::new(Arc::clone(&setting.layout)), Buckets::new(Arc::clone(&setting.layout))];
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len() + 1)).collect();
@@ -218,7 +216,7 @@ fn the_comparison_catches_a_limit_that_is_not_enforced() {
     let mut reader = Buckets::new(Arc::clone(&setting.layout));
     push(&mut reader, &rows, false);
     for limits in [Limits { max_rows_per_group: one, ..none }, Limits { max_groups_per_unit: one, ..none }] {
-        let honest = naive(&rows, limits);
+        let honest = naive(&rows, limits, false);
         assert_eq!(found(&total(std::slice::from_ref(&reader), &setting.rule(limits), 1)), honest);
         assert_ne!(found(&total(std::slice::from_ref(&reader), &setting.rule(none), 1)), honest);
     }
@@ -226,14 +224,14 @@ fn the_comparison_catches_a_limit_that_is_not_enforced() {
 
 #[test]
 fn dropped_keys_and_renamed_numbers_leave_no_trace() {
-    let layout = Layout::new([Some((0, 9)), None]);
+    let layout = Layout::new(None, [Some((0, 9)), None]);
     let mut rows = Rows::default();
     rows.push(&layout, 0, 0, [5, 1].into_iter());
     rows.push(&layout, 1, 1, [6, NULL].into_iter());
-    let mapping = Mapping { keys: vec![DROPPED, 3], values: vec![None, Some(vec![8, 9])] };
+    let mapping = Mapping::new(vec![DROPPED, 3], vec![None, Some(vec![8, 9])]);
     let mut renamed = Rows::default();
     renamed.append(&rows, &layout, &mapping, Share::ALL);
-    assert_eq!((renamed.units.as_slice(), renamed.keys.as_slice()), ([1].as_slice(), [3].as_slice()));
+    assert_eq!((renamed.len(), renamed.unit(0, &layout), renamed.key(0, &layout)), (1, 1, 3));
     assert_eq!(layout.read(renamed.row(0, &layout)).collect::<Vec<_>>(), [6, NULL]);
 }
 

@@ -135,8 +135,11 @@ impl Totals {
             let index = at * self.columns.summed + square.column;
             (self.sums[index], self.counts[index])
         }));
-        for place in places {
-            self.add_values(at, layout.read(rows.row(*place as usize, layout)));
+        for places in places.chunks(CHUNK) {
+            self.add_sums(at, rows, layout, places);
+        }
+        if self.columns.tallied > 0 {
+            places.iter().for_each(|place| self.add_tallies(key, layout.read(rows.row(*place as usize, layout))));
         }
         let squared = &mut self.squared[at * self.squares.len()..];
         for ((square, squared), (sum, count)) in self.squares.iter().zip(squared).zip(self.before.drain(..)) {
@@ -146,20 +149,22 @@ impl Totals {
         }
     }
 
-    fn add_values(&mut self, key: usize, mut values: impl Iterator<Item = i64>) {
-        let summed = self.columns.summed;
-        let (from, to) = (key * summed, (key + 1) * summed);
+    /// Adds the sums of a chunk of rows, column by column in 64 bits.
+    fn add_sums(&mut self, key: usize, rows: &Rows, layout: &Layout, places: &[u32]) {
+        let (from, to) = (key * self.columns.summed, (key + 1) * self.columns.summed);
         let totals = self.sums[from..to].iter_mut().zip(&mut self.counts[from..to]);
-        // The totals first: they end where the tallies begin.
-        for ((sum, count), value) in totals.zip(values.by_ref()) {
-            if value != NULL {
-                *sum += i128::from(value);
-                *count += 1;
-            }
+        for (column, (total, counted)) in totals.enumerate() {
+            let values = places.iter().map(|place| layout.read_one(column, rows.row(*place as usize, layout)));
+            let (sum, count) = sum(values);
+            *total += i128::from(sum);
+            *counted += count;
         }
-        for (tally, value) in self.tallies.iter_mut().zip(values) {
+    }
+
+    fn add_tallies(&mut self, key: u32, values: impl Iterator<Item = i64>) {
+        for (tally, value) in self.tallies.iter_mut().zip(values.skip(self.columns.summed)) {
             if value != NULL {
-                *tally.entry((key as u32, value)).or_default() += 1;
+                *tally.entry((key, value)).or_default() += 1;
             }
         }
     }
@@ -184,7 +189,7 @@ impl Totals {
         self.rows[0] += rows as i64;
         for (values, (total, counted)) in columns.iter().zip(self.sums.iter_mut().zip(&mut self.counts)) {
             for chunk in values.chunks(CHUNK) {
-                let (sum, count) = sum(chunk);
+                let (sum, count) = sum(chunk.iter().copied());
                 *total += i128::from(sum);
                 *counted += count;
             }
@@ -274,10 +279,10 @@ const CHUNK: usize = 512;
 const FEW: usize = 128;
 
 /// The sum and the number of the values of a chunk that are not NULL.
-fn sum(chunk: &[i64]) -> (i64, i64) {
-    chunk.iter().fold((0, 0_i64), |(sum, count), value| {
-        let present = *value != NULL;
-        (bounded(sum, if present { *value } else { 0 }), count.wrapping_add(i64::from(present)))
+fn sum(chunk: impl Iterator<Item = i64>) -> (i64, i64) {
+    chunk.fold((0, 0_i64), |(sum, count), value| {
+        let present = value != NULL;
+        (bounded(sum, if present { value } else { 0 }), count.wrapping_add(i64::from(present)))
     })
 }
 

@@ -28,7 +28,9 @@ use datafusion::functions::string::expr_fn::{btrim, concat, lower, replace};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_aggregate::expr_fn::{count, sum};
 use datafusion::functions_window::expr_fn::{dense_rank, row_number};
-use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, cast, lit, try_cast, when};
+use datafusion::logical_expr::{
+    Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit, try_cast, when,
+};
 use datafusion::scalar::ScalarValue;
 use dither_bounding::Limits;
 use dither_core::{ContributionBounds, Key, PrivacyUnit, ValueBounds};
@@ -278,7 +280,7 @@ impl Bounding<'_> {
     fn bounded_rows(&self, rows: LogicalPlanBuilder) -> Result<LogicalPlanBuilder> {
         let values = (0..self.summands.len()).map(|index| column(format!("v{index}")));
         let points = (0..self.histograms.len()).map(|index| column(format!("h{index}")));
-        let order = self.keyed_hash("row", self.unit_and_keys().into_iter().chain(values).chain(points))?;
+        let order = self.keyed_hash(&rows, "row", self.unit_and_keys().into_iter().chain(values).chain(points))?;
         ranked(rows, self.unit_and_keys(), order, self.bounds.max_rows_per_group.get())
     }
 
@@ -298,7 +300,7 @@ impl Bounding<'_> {
         if self.few_groups() {
             return Ok(groups);
         }
-        let order = self.keyed_hash("group", self.unit_and_keys())?;
+        let order = self.keyed_hash(&groups, "group", self.unit_and_keys())?;
         ranked(groups, vec![column(UNIT)], order, self.bounds.max_groups_per_unit.get())
     }
 
@@ -325,7 +327,7 @@ impl Bounding<'_> {
         if self.few_groups() {
             return Ok(rows);
         }
-        let order = self.keyed_hash("group", self.unit_and_keys())?.sort(true, false);
+        let order = self.keyed_hash(&rows, "group", self.unit_and_keys())?.sort(true, false);
         let rank = dense_rank().partition_by(vec![column(UNIT)]).order_by(vec![order]).build()?;
         let limit = u64::from(self.bounds.max_groups_per_unit.get());
         rows.window(vec![rank.alias(GROUP_RANK)])?.filter(column(GROUP_RANK).lt_eq(lit(limit)))
@@ -349,12 +351,19 @@ impl Bounding<'_> {
         aggregates
     }
 
-    /// SHA-256 over the secret, a purpose and the parts. Equal hashes mean equal contributions.
-    fn keyed_hash(&self, purpose: &str, parts: impl IntoIterator<Item = Expr>) -> Result<Expr> {
-        let mut text = vec![lit(format!("{} {purpose}", self.secret))];
-        text.extend(
-            parts.into_iter().map(|part| delimited(try_cast(part, DataType::LargeUtf8))).collect::<Result<Vec<_>>>()?,
-        );
+    /// SHA-256 over the secret, a purpose and some columns of the rows. Equal hashes mean equal contributions.
+    fn keyed_hash(
+        &self,
+        rows: &LogicalPlanBuilder,
+        purpose: &str,
+        parts: impl IntoIterator<Item = Expr>,
+    ) -> Result<Expr> {
+        let secret = lit(format!("{} {purpose}", self.secret));
+        let parts = parts.into_iter().map(|part| {
+            let kind = part.get_type(rows.schema().as_ref())?;
+            delimited(try_cast(part, DataType::LargeUtf8), &kind)
+        });
+        let text = std::iter::once(Ok(secret)).chain(parts).collect::<Result<Vec<_>>>()?;
         Ok(sha256(concat(text)))
     }
 }
@@ -369,11 +378,16 @@ impl Question {
     }
 }
 
-/// A text with its length in front, and `N` for NULL: different lists of parts never read the same.
-fn delimited(text: Expr) -> Result<Expr> {
+/// The text of a value of some type: digits of an integer after a space, any other text after its length, and `N` for
+/// NULL. Different lists of values of the same types never read the same.
+fn delimited(text: Expr, kind: &DataType) -> Result<Expr> {
     let length = cast(character_length(text.clone()), DataType::LargeUtf8);
     let large = |text: &str| lit(ScalarValue::LargeUtf8(Some(text.into())));
-    when(text.clone().is_null(), large("N")).otherwise(concat(vec![large(" "), length, large(":"), text]))
+    let parts = match kind {
+        DataType::Int64 => vec![large(" "), text.clone()],
+        _ => vec![large(" "), length, large(":"), text.clone()],
+    };
+    when(text.is_null(), large("N")).otherwise(concat(parts))
 }
 
 /// Texts that are grouped by are counted in 64 bits: how many bytes all groups have together depends on the rows.

@@ -12,7 +12,7 @@ use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use datafusion::scalar::ScalarValue;
-use dither_bounding::{DROPPED, Dictionary};
+use dither_bounding::{DROPPED, Dictionary, Part};
 use dither_core::Key;
 
 use crate::engine::{name_of, product};
@@ -75,6 +75,11 @@ impl KeySpace {
         Ok(u32::try_from(place).ok())
     }
 
+    /// How many keys there are, if all are public.
+    pub(super) fn count(&self) -> Option<usize> {
+        self.columns.iter().try_fold(1_usize, |count, column| count.checked_mul(column.public.as_ref()?.len()))
+    }
+
     /// All public keys, the last column running fastest.
     pub(super) fn public(&self) -> Option<Vec<Vec<Key>>> {
         let lists = self.columns.iter().map(|column| {
@@ -88,13 +93,13 @@ impl KeySpace {
     pub(super) fn dictionary(&self) -> Result<Dictionary, DataFusionError> {
         let arrays = self.columns.iter().map(|column| {
             let values = column.public.iter().flatten().cloned();
-            text_array(&ScalarValue::iter_to_array(values)?)
+            Parts::of(&ScalarValue::iter_to_array(values)?)
         });
-        let arrays = arrays.collect::<Result<Vec<_>, DataFusionError>>()?;
-        let lists = arrays.iter().map(|texts| (0..texts.len()).map(|row| text_at(texts, row)).collect());
-        let lists: Vec<Vec<Option<&str>>> = lists.collect();
+        let columns = arrays.collect::<Result<Vec<_>, DataFusionError>>()?;
+        let lists = columns.iter().map(|parts| (0..parts.texts.len()).map(|row| parts.at(row)).collect());
+        let lists: Vec<Vec<Part<'_>>> = lists.collect();
         let mut dictionary = Dictionary::default();
-        product(&lists).for_each(|texts| dictionary.push(texts));
+        product(&lists).for_each(|parts| dictionary.push(parts));
         Ok(dictionary)
     }
 }
@@ -173,10 +178,10 @@ impl Numbers {
 
 /// The texts of rows of values as they are hashed; of one row without columns where there are none.
 pub(super) fn texts(columns: &[ArrayRef]) -> Result<Dictionary, DataFusionError> {
-    let columns = columns.iter().map(text_array).collect::<Result<Vec<_>, _>>()?;
+    let columns = columns.iter().map(Parts::of).collect::<Result<Vec<_>, _>>()?;
     let mut dictionary = Dictionary::default();
-    for row in 0..columns.first().map_or(1, |column| column.len()) {
-        dictionary.push(columns.iter().map(|column| text_at(column, row)));
+    for row in 0..columns.first().map_or(1, |column| column.texts.len()) {
+        dictionary.push(columns.iter().map(|column| column.at(row)));
     }
     Ok(dictionary)
 }
@@ -194,7 +199,23 @@ pub(super) fn text_array(values: &ArrayRef) -> Result<ArrayRef, DataFusionError>
     Ok(cast_with_options(values, &DataType::LargeUtf8, &options)?)
 }
 
-fn text_at(texts: &ArrayRef, row: usize) -> Option<&str> {
-    let texts = texts.as_string::<i64>();
-    texts.is_valid(row).then(|| texts.value(row))
+/// A column as it is hashed.
+struct Parts {
+    texts: ArrayRef,
+    integers: bool,
+}
+
+impl Parts {
+    fn of(values: &ArrayRef) -> Result<Self, DataFusionError> {
+        Ok(Self { texts: text_array(values)?, integers: *values.data_type() == DataType::Int64 })
+    }
+
+    fn at(&self, row: usize) -> Part<'_> {
+        let texts = self.texts.as_string::<i64>();
+        match (texts.is_valid(row), self.integers) {
+            (false, _) => Part::Null,
+            (true, true) => Part::Integer(texts.value(row)),
+            (true, false) => Part::Text(texts.value(row)),
+        }
+    }
 }

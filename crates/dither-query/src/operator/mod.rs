@@ -77,7 +77,8 @@ impl Task {
         };
         let bounds: Vec<ValueBounds> = bounding.summands.iter().map(|summand| summand.bounds).collect();
         let ranges = bounds.iter().map(|bounds| Some((bounds.lower(), bounds.upper())));
-        let layout = Layout::new(ranges.chain(bounding.histograms.iter().map(|_| None)));
+        let keys = KeySpace::new(bounding.question);
+        let layout = Layout::new(keys.count(), ranges.chain(bounding.histograms.iter().map(|_| None)));
         let square = |column: &usize| {
             let bounds = &bounds[*column];
             Square { column: *column, lower: bounds.lower(), upper: bounds.upper() }
@@ -85,7 +86,7 @@ impl Task {
         let squares = bounding.squared.iter().map(square).collect();
         Self {
             squares,
-            keys: KeySpace::new(bounding.question),
+            keys,
             public_texts: OnceLock::new(),
             units,
             bounds,
@@ -248,7 +249,7 @@ async fn bound(
 ) -> Result<Finished, DataFusionError> {
     let CommonKeys { mappings, keys, texts } = common_keys(task, &mut read)?;
     let CommonValues { mappings: value_mappings, names: values } = common_values(task, &read)?;
-    let mappings = mappings.into_iter().zip(value_mappings).map(|(keys, values)| Mapping { keys, values });
+    let mappings = mappings.into_iter().zip(value_mappings).map(|(keys, values)| Mapping::new(keys, values));
     let parts = read.into_iter().zip(mappings).collect();
     let shared = Arc::new(Shared { task: Arc::clone(task), keys: texts, values, parts, next: AtomicUsize::new(0) });
     let _stop = Stop(Arc::clone(&shared));
@@ -323,15 +324,14 @@ impl Shared {
         let layout = self.task.layout.as_ref();
         let mut most = 2 * self.task.share;
         for (part, mapping) in &self.parts {
-            let add = |some: &Rows| {
-                rows.append(some, layout, mapping, share);
+            let prune = |rows: &mut Rows| {
                 if rows.size(layout) > most && u32::try_from(rows.len()).is_ok() {
                     dither_bounding::prune(rows, &self.rule(), scratch);
                     // What cannot be pruned is held: its units have no more rows than count.
                     most = most.max(2 * rows.size(layout));
                 }
             };
-            part.buckets.for_each(bucket, add).map_err(DataFusionError::IoError)?;
+            part.buckets.collect(bucket, mapping, share, rows, prune).map_err(DataFusionError::IoError)?;
         }
         match u32::try_from(rows.len()) {
             Ok(_) => Ok(()),
