@@ -13,6 +13,8 @@ pub struct Buckets {
     layout: Arc<Layout>,
     buckets: Vec<Rows>,
     spill: Option<Spill>,
+    /// The rows of a batch before they are dealt out.
+    written: Vec<u8>,
 }
 
 impl Buckets {
@@ -21,15 +23,17 @@ impl Buckets {
 
     /// Empty buckets of rows with such value columns.
     pub fn new(layout: Arc<Layout>) -> Self {
-        Self { layout, buckets: vec![Rows::default(); Self::COUNT], spill: None }
+        Self { layout, buckets: vec![Rows::default(); Self::COUNT], spill: None, written: Vec::new() }
     }
 
     /// Adds rows: their units, keys and one array for each value column. Dropped keys are left out.
     pub fn push(&mut self, units: Units<'_>, keys: &[u32], values: &[Vec<i64>]) {
+        let apart = self.layout.write_all(keys, values, &mut self.written);
         for (row, (spread, key)) in units.spread().iter().zip(keys).enumerate() {
             if *key != DROPPED {
-                let values = values.iter().map(|column| column[row]);
-                self.buckets[bucket_of(*spread)].push_of(&self.layout, units, row, *key, values);
+                let bucket = &mut self.buckets[bucket_of(*spread)];
+                let unit = bucket.unit_of(units, row);
+                bucket.push_of(&self.layout, unit, &self.written[row * apart..]);
             }
         }
     }

@@ -21,12 +21,14 @@ impl Pairs {
     fn of(pairs: Vec<(i64, u64)>) -> Self {
         let (Some(first), Some(last)) = (pairs.first(), pairs.last()) else { return Self::Wide(pairs) };
         let unit = pairs.iter().map(|pair| pair.1).fold(u64::MAX, u64::min);
-        let narrow = |pair: &(i64, u64)| Some((above(pair.0, first.0)?, u32::try_from(pair.1 - unit).ok()?));
-        let all = pairs.iter().all(|pair| narrow(pair).is_some());
-        match all {
-            true => Self::Narrow { key: first.0, last: last.0, unit, above: pairs.iter().filter_map(narrow).collect() },
-            false => Self::Wide(pairs),
+        let mut near = Vec::with_capacity(pairs.len());
+        for pair in &pairs {
+            match (above(pair.0, first.0), u32::try_from(pair.1 - unit)) {
+                (Some(key), Ok(unit)) => near.push((key, unit)),
+                _ => return Self::Wide(pairs),
+            }
         }
+        Self::Narrow { key: first.0, last: last.0, unit, above: near }
     }
 
     fn len(&self) -> usize {
@@ -82,7 +84,8 @@ impl Owners {
     /// assert!(Owners::new(vec![(30, 7), (30, 8)]).is_none());
     /// ```
     pub fn new(mut pairs: Vec<(i64, u64)>) -> Option<Self> {
-        pairs.sort_unstable();
+        // A stable sort finds what is in order already: the parts of a file.
+        pairs.sort();
         pairs.dedup();
         if pairs.windows(2).any(|two| two[0].0 == two[1].0) || u32::try_from(pairs.len()).is_err() {
             return None;

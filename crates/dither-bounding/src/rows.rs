@@ -41,8 +41,19 @@ impl Low {
 }
 
 /// The bytes of a word. All numbers are written and read as whole words: what a word writes beyond its own bytes is
-/// overwritten by what comes next, and behind the last row there is room for one.
-pub(crate) const WORD: usize = size_of::<u64>();
+/// overwritten by what comes next, and behind the last row there is room.
+const WORD: usize = size_of::<u64>();
+
+/// The bytes after the last row: as many as [`copy`] takes at once.
+const ROOM: usize = 4 * WORD;
+
+/// Copies the first bytes of a row; more of them where that is quicker, as whatever follows is not written yet.
+fn copy(bytes: usize, from: &[u8], to: &mut [u8]) {
+    match (from.first_chunk::<ROOM>(), to.first_chunk_mut()) {
+        (Some(from), Some(to)) if bytes <= ROOM => *to = *from,
+        _ => to[..bytes].copy_from_slice(&from[..bytes]),
+    }
+}
 
 fn word(row: &[u8], at: usize) -> u64 {
     row[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
@@ -77,6 +88,21 @@ impl Layout {
     /// The bytes of a row whose unit takes eight bytes or four.
     pub(crate) fn width(&self, wide: bool) -> usize {
         self.width + if wide { WORD } else { WORD / 2 }
+    }
+
+    /// Keys and integers of many rows, as far apart as this returns: whole words fit between them.
+    pub(crate) fn write_all(&self, keys: &[u32], columns: &[Vec<i64>], rows: &mut Vec<u8>) -> usize {
+        let apart = self.width + WORD;
+        rows.resize(keys.len() * apart + ROOM, 0);
+        for (key, row) in keys.iter().zip(rows.chunks_exact_mut(apart)) {
+            put(row, 0, (*key).into());
+        }
+        for (slot, column) in self.slots.iter().zip(columns) {
+            for (value, row) in column.iter().zip(rows.chunks_exact_mut(apart)) {
+                put(row, slot.at, slot.written(*value));
+            }
+        }
+        apart
     }
 
     fn write(&self, key: u32, values: impl Iterator<Item = i64>, row: &mut [u8]) {
@@ -130,7 +156,7 @@ impl Slot {
 /// Rows of a unit, a key and some integers each.
 #[derive(Debug, Default, Clone)]
 pub struct Rows {
-    /// Row by row, as a layout has them; then room for more, for a word at least where there is a row.
+    /// Row by row, as a layout has them; then room for more, [`ROOM`] at least where there is a row.
     bytes: Vec<u8>,
     count: usize,
     /// Whether units take eight bytes instead of four.
@@ -239,8 +265,8 @@ impl Rows {
         let start = self.count * width;
         self.count += count;
         let end = self.count * width;
-        if self.bytes.len() < end + WORD {
-            self.grow(end + WORD);
+        if self.bytes.len() < end + ROOM {
+            self.grow(end + ROOM);
         }
         &mut self.bytes[start..end]
     }
@@ -259,20 +285,19 @@ impl Rows {
         self.bytes.resize(to, 0);
     }
 
-    /// Adds a row of these units.
-    pub(crate) fn push_of(
-        &mut self,
-        layout: &Layout,
-        units: Units<'_>,
-        row: usize,
-        key: u32,
-        values: impl Iterator<Item = i64>,
-    ) {
-        let unit = match units {
+    /// The number of the unit of a row.
+    pub(crate) fn unit_of(&mut self, units: Units<'_>, row: usize) -> u64 {
+        match units {
             Units::Integers(units) => units[row],
             Units::Texts { hashes, text } => self.texts.number(hashes[row], text(row).as_bytes()).into(),
-        };
-        self.push(layout, unit, key, values);
+        }
+    }
+
+    /// Adds a row of a unit, its key and integers as they are written, with room after them.
+    pub(crate) fn push_of(&mut self, layout: &Layout, unit: u64, written: &[u8]) {
+        let row = self.next(layout, unit);
+        copy(layout.width, written, row);
+        put(row, layout.width, unit);
     }
 
     pub(crate) fn push(&mut self, layout: &Layout, unit: u64, key: u32, values: impl Iterator<Item = i64>) {
@@ -283,18 +308,17 @@ impl Rows {
 
     /// Adds a row that is written already, among rows whose units are as wide.
     pub(crate) fn push_written(&mut self, layout: &Layout, row: &[u8]) {
-        let width = layout.width(self.wide);
-        self.next(layout, 0)[..width].copy_from_slice(&row[..width]);
+        copy(layout.width(self.wide), row, self.next(layout, 0));
     }
 
-    /// Room for one more row of a unit, and a word after it.
+    /// Room for one more row of a unit, and more after it.
     fn next(&mut self, layout: &Layout, unit: u64) -> &mut [u8] {
         if !self.wide && u32::try_from(unit).is_err() {
             self.widen(layout);
         }
         let width = layout.width(self.wide);
         let start = self.count * width;
-        let end = start + width + WORD;
+        let end = start + width + ROOM;
         if end > self.bytes.len() {
             // By a quarter: most of the memory of a question is here, and twice of it would be half empty.
             self.grow(end + width * 16.max(self.count / 4));
@@ -309,7 +333,7 @@ impl Rows {
         for row in 0..self.count {
             let unit = self.unit(row, layout);
             let new = wide.next(layout, unit);
-            new[..layout.width].copy_from_slice(&self.row(row, layout)[..layout.width]);
+            copy(layout.width, self.row(row, layout), new);
             put(new, layout.width, unit);
         }
         *self = wide;
@@ -378,8 +402,8 @@ impl Rows {
             } else {
                 let new = self.next(layout, unit);
                 put(new, 0, key.into());
-                let values = layout.key.bytes..layout.width;
-                new[values.clone()].copy_from_slice(&written[values]);
+                let at = layout.key.bytes;
+                copy(layout.width - at, &written[at..], &mut new[at..]);
                 put(new, layout.width, unit);
             }
         }

@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-use chacha20::{ChaCha20, Key};
+use dither_chacha::ChaCha;
+use zeroize::Zeroizing;
 
 use crate::hash::KeyedHash;
 use crate::names::Texts;
@@ -20,15 +20,16 @@ use crate::rows::{Layout, Mapping, Rows, Share};
 pub(crate) struct Spill {
     file: Mutex<File>,
     layout: Arc<Layout>,
-    stream: Stream,
+    key: Zeroizing<[u8; 32]>,
     end: u64,
     /// For each bucket its parts.
     parts: Vec<Vec<Part>>,
 }
 
-/// Where rows begin, how many they are, and how many texts of so many bytes their units have.
+/// Where rows begin, their stream, how many they are, and how many texts of so many bytes their units have.
 struct Part {
     start: u64,
+    stream: u64,
     rows: usize,
     texts: usize,
     bytes: usize,
@@ -36,44 +37,17 @@ struct Part {
     wide: bool,
 }
 
-/// What is added to the bytes of a file: a stream of ChaCha20 that no other file has, by their places, each of which is
-/// written once.
-struct Stream {
-    key: Key,
-    nonce: [u8; 12],
-}
-
-/// Under one key no two files may have the same stream.
-static FILES: AtomicU64 = AtomicU64::new(0);
-
-impl Stream {
-    fn new(secret: &KeyedHash) -> Self {
-        let (mut key, mut nonce) = ([0; 32], [0; 12]);
-        key[..16].copy_from_slice(&secret.of(b"first half").to_be_bytes());
-        key[16..].copy_from_slice(&secret.of(b"second half").to_be_bytes());
-        nonce[..8].copy_from_slice(&FILES.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-        Self { key: key.into(), nonce }
-    }
-
-    /// Enciphers what stands at a place of the file, or deciphers it.
-    fn apply(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let mut cipher = ChaCha20::new(&self.key, &self.nonce.into());
-        let enciphered =
-            cipher.try_seek(start).map_err(drop).and_then(|()| cipher.try_apply_keystream(bytes).map_err(drop));
-        enciphered.map_err(|()| io::Error::other("more is spilled than one key enciphers"))
-    }
-}
+/// No two parts of any file have the same stream of a key: each takes two numbers, for rows and for texts.
+static STREAMS: AtomicU64 = AtomicU64::new(0);
 
 impl Spill {
     /// An empty file for so many buckets of such rows; the key follows from the secret of a request.
     pub(crate) fn new(buckets: usize, layout: Arc<Layout>, secret: &KeyedHash) -> io::Result<Self> {
-        Ok(Self {
-            file: Mutex::new(tempfile::tempfile()?),
-            layout,
-            stream: Stream::new(secret),
-            end: 0,
-            parts: (0..buckets).map(|_| Vec::new()).collect(),
-        })
+        let mut key = Zeroizing::new([0; 32]);
+        key[..16].copy_from_slice(&secret.of(b"first half").to_be_bytes());
+        key[16..].copy_from_slice(&secret.of(b"second half").to_be_bytes());
+        let parts = (0..buckets).map(|_| Vec::new()).collect();
+        Ok(Self { file: Mutex::new(tempfile::tempfile()?), layout, key, end: 0, parts })
     }
 
     /// The number of rows of a bucket.
@@ -101,20 +75,25 @@ impl Spill {
         ends.iter().for_each(|end| texts.extend_from_slice(&(*end as u64).to_le_bytes()));
         texts.extend_from_slice(letters);
         let (start, wide) = (self.end, rows.is_wide());
-        let part = Part { start, rows: rows.len(), texts: ends.len(), bytes: letters.len(), wide };
+        let stream = STREAMS.fetch_add(2, Ordering::Relaxed);
+        let part = Part { start, stream, rows: rows.len(), texts: ends.len(), bytes: letters.len(), wide };
         // Enciphered where they are, which spares the memory of a copy.
         let written = rows.written(&self.layout);
         let end = start + written.len() as u64;
-        self.stream.apply(start, written)?;
-        self.stream.apply(end, &mut texts)?;
+        self.stream(stream).encipher(written);
+        self.stream(stream + 1).encipher(&mut texts);
         if let Err(full) = self.append(&[written, &texts]) {
-            self.stream.apply(start, written)?;
+            self.stream(stream).encipher(written);
             return Err(full);
         }
         self.end = end + texts.len() as u64;
         self.parts[bucket].push(part);
         rows.clear();
         Ok(())
+    }
+
+    fn stream(&self, number: u64) -> ChaCha {
+        ChaCha::new(&self.key, number)
     }
 
     /// Writes bytes to the end of the file.
@@ -138,7 +117,7 @@ impl Spill {
     ) -> io::Result<()> {
         for part in &self.parts[bucket] {
             if part.texts == 0 && into.takes_all(part.wide, mapping, share) {
-                self.read_at(part.start, into.to_be_written(&self.layout, part.rows))?;
+                self.read_at(part.start, part.stream, into.to_be_written(&self.layout, part.rows))?;
             } else {
                 into.append(&self.rows(part)?, &self.layout, mapping, share);
             }
@@ -151,10 +130,10 @@ impl Spill {
     fn rows(&self, part: &Part) -> io::Result<Rows> {
         let mut rows = Rows::of_width(part.wide);
         let written = rows.to_be_written(&self.layout, part.rows);
-        self.read_at(part.start, written)?;
+        self.read_at(part.start, part.stream, written)?;
         let end = part.start + written.len() as u64;
         let mut texts = vec![0; size_of::<u64>() * 2 * part.texts + part.bytes];
-        self.read_at(end, &mut texts)?;
+        self.read_at(end, part.stream + 1, &mut texts)?;
         let (hashes, rest) = texts.split_at(part.texts * size_of::<u64>());
         let (ends, letters) = rest.split_at(part.texts * size_of::<u64>());
         let ends = integers(ends).map(|end| end as usize).collect();
@@ -162,14 +141,15 @@ impl Spill {
         Ok(rows)
     }
 
-    /// Reads and deciphers what stands at a place.
-    fn read_at(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
+    /// Reads what stands at a place and deciphers it.
+    fn read_at(&self, start: u64, stream: u64, bytes: &mut [u8]) -> io::Result<()> {
         {
             let mut file = self.file.lock().map_err(|_| poisoned())?;
             file.seek(SeekFrom::Start(start))?;
             file.read_exact(bytes)?;
         }
-        self.stream.apply(start, bytes)
+        self.stream(stream).encipher(bytes);
+        Ok(())
     }
 }
 
@@ -205,7 +185,8 @@ mod tests {
     fn spilled_rows_cannot_be_read_without_the_key() {
         let (layout, secret) = (Arc::new(Layout::new(None, [Some((0, 9))])), KeyedHash::new("secret", "spill"));
         let mut rows = Rows::default();
-        rows.push_of(&layout, Units::Texts { hashes: &[7], text: &|_| NAME }, 0, 3, [5].into_iter());
+        let unit = rows.unit_of(Units::Texts { hashes: &[7], text: &|_| NAME }, 0);
+        rows.push(&layout, unit, 3, [5].into_iter());
         let mut files = [0, 1].map(|_| Spill::new(2, Arc::clone(&layout), &secret).unwrap());
         let mut written = Vec::new();
         for spill in &mut files {
@@ -222,7 +203,9 @@ mod tests {
             assert_eq!((read.len(), read.texts.text(0), read.texts.hash(0)), (2, NAME.as_bytes(), 7));
             assert_eq!(*read.written(&layout), rows.written(&layout).repeat(2));
             // The control: with the key the name is there.
-            spill.stream.apply(0, &mut bytes).unwrap();
+            let part = &spill.parts[1][0];
+            let texts = rows.written(&layout).len();
+            spill.stream(part.stream + 1).encipher(&mut bytes[texts..texts + 2 * size_of::<u64>() + NAME.len()]);
             assert!(holds(&bytes));
         }
         for (index, bytes) in written.iter().enumerate() {

@@ -2,9 +2,9 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
+use dither_chacha::ChaCha;
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-use crate::chacha::ChaCha;
 use crate::error::NoiseError;
 use crate::source::{BitSource, NoiseSource, Secret};
 

@@ -29,7 +29,6 @@
 #![deny(missing_docs)]
 
 mod bernoulli;
-mod chacha;
 mod choice;
 mod density;
 mod error;

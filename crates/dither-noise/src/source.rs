@@ -1,8 +1,8 @@
 //! Where random bits come from.
 
+use dither_chacha::ChaCha;
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-use crate::chacha::ChaCha;
 use crate::error::NoiseError;
 
 /// A stream of independent, uniform random bits.

@@ -9,8 +9,9 @@ use super::tree::Tree;
 /// Every crate with the crates of ours that it may depend on, from the vocabulary to the binary.
 const LAYERS: &[(&str, &[&str])] = &[
     ("dither-core", &[]),
-    ("dither-bounding", &["dither-core"]),
-    ("dither-noise", &["dither-core"]),
+    ("dither-chacha", &[]),
+    ("dither-bounding", &["dither-core", "dither-chacha"]),
+    ("dither-noise", &["dither-core", "dither-chacha"]),
     ("dither-accounting", &["dither-core"]),
     ("dither-mechanisms", &["dither-core", "dither-noise"]),
     ("dither-federated", &[CORE, NOISE, "dither-accounting"]),

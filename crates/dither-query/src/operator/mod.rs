@@ -142,6 +142,7 @@ pub(crate) async fn count(
 ) -> Result<Vec<Counted>, DataFusionError> {
     let mut held = Vec::new();
     let plan = rewrite::rewritten(context, bounding.columns(tables)?, &mut held).await?;
+    let plan = rewrite::with_unowned(plan)?;
     // The rows of readers are still there while workers bound theirs.
     let threads = context.state().config().target_partitions();
     let task = Arc::new(Task::new(bounding, (waiting / threads / 2).clamp(LEAST_SHARE, LARGEST_SHARE)));

@@ -69,8 +69,13 @@ impl<'a> Owned<'a> {
         let rows = self.rows.schema().columns().into_iter().map(Expr::Column);
         let columns = rows.chain([unit, self.holds.clone().alias(KEY)]);
         let found = LogicalPlanBuilder::from(self.rows.clone()).project(columns.collect::<Vec<_>>())?;
-        found.filter(crate::bound::column(UNIT).is_not_null())?.build()
+        found.filter(is_owned())?.build()
     }
+}
+
+/// Whether somebody owns a row.
+pub(super) fn is_owned() -> Expr {
+    crate::bound::column(UNIT).is_not_null()
 }
 
 /// Gives each key its unit, and NULL to a key that nobody owns.
@@ -171,18 +176,19 @@ fn add(batch: &RecordBatch, numbers: &mut Option<Numbers>, pairs: &mut Vec<(i64,
     if let Some(numbers) = numbers {
         numbers.number(std::slice::from_ref(units), &mut numbered)?;
     }
-    let integers = units.as_primitive_opt::<Int64Type>();
     if pairs.capacity() - pairs.len() < batch.num_rows() {
         // By a quarter: twice of it would be half empty.
         pairs.reserve_exact(batch.num_rows().max(pairs.len() / 4));
     }
-    for row in (0..batch.num_rows()).filter(|row| units.is_valid(*row) && keys.is_valid(*row)) {
-        let unit = match (numbered.get(row), integers) {
-            (Some(number), _) => u64::from(*number),
-            (None, Some(integers)) => integers.value(row) as u64,
-            (None, None) => return Err(exec_datafusion_err!("a unit is neither numbered nor an integer")),
-        };
-        pairs.push((keys.value(row), unit));
+    let present = (0..batch.num_rows()).filter(|row| units.is_valid(*row) && keys.is_valid(*row));
+    match (numbers, units.as_primitive_opt::<Int64Type>()) {
+        (Some(_), _) => pairs.extend(present.map(|row| (keys.value(row), numbered[row].into()))),
+        (None, Some(integers)) if integers.null_count() + keys.null_count() == 0 => {
+            let units = integers.values().iter().map(|unit| *unit as u64);
+            pairs.extend(keys.values().iter().copied().zip(units));
+        }
+        (None, Some(integers)) => pairs.extend(present.map(|row| (keys.value(row), integers.value(row) as u64))),
+        (None, None) => return Err(exec_datafusion_err!("a unit is neither numbered nor an integer")),
     }
     Ok(())
 }

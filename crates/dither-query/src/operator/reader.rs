@@ -97,6 +97,10 @@ impl Reader {
                 Some(nulls) => lattice::fill(array.values(), Some(&|row| nulls.is_valid(row)), bounds, into),
             }
         }
+        // A row that nobody owns.
+        if let Some(nulls) = units.first().and_then(|units| units.nulls()) {
+            self.key_numbers.iter_mut().zip(nulls).filter(|(_, owned)| !owned).for_each(|(key, _)| *key = DROPPED);
+        }
         match (self.task.units, units) {
             (UnitKind::Rows, _) => self.add_rows(),
             (UnitKind::Integers, [unit, ..]) => {

@@ -1,11 +1,29 @@
 //! What this process does in another way than the portable plan, where the rows allow it.
 
+use std::sync::Arc;
+
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 
 use super::{owners, unique};
+
+/// The plan without the filter of rows that nobody owns, if what comes after it looks at single rows: the reader drops them.
+///
+/// # Errors
+/// None that a plan that was built before gives cause to.
+pub(super) fn with_unowned(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Filter(filter) if filter.predicate == owners::is_owned() => Ok(Arc::unwrap_or_clone(filter.input)),
+        LogicalPlan::Filter(_) | LogicalPlan::Projection(_) => {
+            let inputs = plan.inputs().into_iter().map(|input| with_unowned(input.clone()));
+            let inputs = inputs.collect::<Result<Vec<_>>>()?;
+            plan.with_new_exprs(plan.expressions(), inputs)
+        }
+        _ => Ok(plan),
+    }
+}
 
 /// A plan of the same rows: owners are looked up, and rows of public tables are not ranked. What is held for it is added to
 /// the reservations.

@@ -1,10 +1,17 @@
 //! ChaCha20, sixteen blocks at a time where registers hold sixteen words.
 //!
-//! The bytes are those of [`ChaCha20Rng`], whatever the machine.
+//! The bytes are those of [`ChaCha20Rng`], whatever the machine. Noise is drawn from such a stream, and rows that wait on disk
+//! are enciphered with one.
+//!
+//! # What this crate does not do
+//! It makes no keys and authenticates nothing. Whoever enciphers takes a key and stream that were never used before.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// Words of a block, and blocks that are made at a time.
 const WORDS: usize = 16;
@@ -14,9 +21,18 @@ const REFILL: usize = 4 * WORDS * WORDS;
 
 /// One stream of a key, from its beginning.
 ///
+/// ```
+/// use dither_chacha::ChaCha;
+/// let (key, mut text) = ([7; 32], *b"a row of somebody");
+/// ChaCha::new(&key, 1).encipher(&mut text);
+/// assert_ne!(text, *b"a row of somebody");
+/// ChaCha::new(&key, 1).encipher(&mut text);
+/// assert_eq!(text, *b"a row of somebody");
+/// ```
+///
 /// # References
 /// Bernstein, *ChaCha, a variant of Salsa20*, 2008.
-pub(crate) struct ChaCha {
+pub struct ChaCha {
     generator: Generator,
     buffer: [u8; REFILL],
     /// Bytes of the buffer that were given out.
@@ -31,10 +47,12 @@ enum Generator {
 }
 
 impl ChaCha {
+    /// The stream with a number under a key.
     pub fn new(key: &[u8; 32], stream: u64) -> Self {
         Self { generator: Generator::new(key, stream), buffer: [0; REFILL], given: REFILL }
     }
 
+    /// The next bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         let (head, rest) = out.split_at_mut(out.len().min(REFILL - self.given));
         self.give(head);
@@ -44,6 +62,16 @@ impl ChaCha {
             self.generator.fill(&mut self.buffer);
             self.given = 0;
             self.give(tail);
+        }
+    }
+
+    /// Adds the next bytes to a text, bit by bit, which enciphers and deciphers it.
+    pub fn encipher(&mut self, text: &mut [u8]) {
+        let mut pad = Zeroizing::new([0; REFILL]);
+        for text in text.chunks_mut(REFILL) {
+            let pad = &mut pad[..text.len()];
+            self.fill(pad);
+            text.iter_mut().zip(pad).for_each(|(byte, pad)| *byte ^= *pad);
         }
     }
 
@@ -227,6 +255,16 @@ mod tests {
                 bytes.chunks_mut(piece).for_each(|piece| ours.fill(piece));
                 assert!(bytes == whole, "pieces of {piece} bytes");
             }
+        }
+    }
+
+    #[test]
+    fn a_text_is_enciphered_by_the_stream_whatever_its_length() {
+        for length in [0, 1, 1023, 1024, 1025, 5000] {
+            let (mut text, mut stream) = (vec![0x5a; length], vec![0; length]);
+            ChaCha::new(&[3; 32], 8).encipher(&mut text);
+            ChaCha::new(&[3; 32], 8).fill(&mut stream);
+            assert!(text.iter().zip(&stream).all(|(text, byte)| text ^ byte == 0x5a), "{length} bytes");
         }
     }
 
