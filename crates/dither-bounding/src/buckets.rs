@@ -43,10 +43,21 @@ impl Buckets {
         self.buckets.iter().map(|rows| rows.size(&self.layout)).sum()
     }
 
-    /// Leaves out rows that cannot be kept; all of a bucket stay where there are too many to be numbered.
+    /// Leaves out rows that cannot be kept, unless one bucket of sixteen shows that it would not leave out half of them; all
+    /// of a bucket stay where there are too many to be numbered.
     pub fn prune(&mut self, rule: &Rule<'_>, scratch: &mut Scratch) {
-        let numbered = self.buckets.iter_mut().filter(|rows| u32::try_from(rows.len()).is_ok());
-        numbered.for_each(|rows| prune(rows, rule, scratch));
+        let mut pruned = |buckets: &mut [Rows]| {
+            let rows = |buckets: &[Rows]| buckets.iter().map(Rows::len).sum::<usize>();
+            let before = rows(buckets);
+            let numbered = buckets.iter_mut().filter(|rows| u32::try_from(rows.len()).is_ok());
+            numbered.for_each(|rows| prune(rows, rule, scratch));
+            rows(buckets) <= before / 2
+        };
+        let skewed = self.is_skewed();
+        let (some, rest) = self.buckets.split_at_mut(Self::COUNT / 16);
+        if pruned(some) || skewed {
+            pruned(rest);
+        }
     }
 
     /// Whether one bucket in memory is so much larger than the others that some unit must own much of it, and pruning
