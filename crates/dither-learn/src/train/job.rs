@@ -354,6 +354,7 @@ impl Job {
             neighbors: self.unit.neighbors,
             units: self.unit.count,
             rows_per_unit: self.unit.rows,
+            several_positions: matches!(&self.model, ModelPart::Network { network, .. } if network.several_positions()),
             sample,
             steps,
             clipping,
