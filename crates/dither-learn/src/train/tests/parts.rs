@@ -19,7 +19,8 @@ fn tr_01_a_part_is_added_up_within_its_allowance_and_one_long_chain_would_not_be
     let (mut worst, mut chain) = (0.0f64, 0.0f64);
     // Gradients that lie side by side, as long as clipping leaves them, whose sums are all rounded in one direction.
     for gradient in (1..90).map(|k| 1.0 - (k * 17) as f32 * 2f32.powi(-24)) {
-        let rows = Rows { numbers: vec![gradient; MOST], width: 1, classes: vec![0; MOST], count: MOST, ..Rows::default() };
+        let rows =
+            Rows { numbers: vec![gradient; MOST], width: 1, classes: vec![0; MOST], count: MOST, ..Rows::default() };
         let table = Table::new(rows, 1, &known_key(1));
         let sum = |units: usize, physical: usize, threads: usize| {
             let adder = Adder { model: &model, table: &table, plan: &plan, bound: 1.0, physical, threads };
@@ -46,7 +47,8 @@ fn tr_01_a_part_is_added_up_within_its_allowance_and_one_long_chain_would_not_be
 fn parts_are_larger_where_a_sum_of_floats_has_one_term_for_each_unit() {
     let parts = |change: &dyn Fn(&mut PlanRequest)| {
         let mut request = Setup::new(Path::new(""), 10).request;
-        (request.units, request.sample, request.delta) = (Some(10_000), SampleGoal::Units(1024.0), "1e-6".parse().unwrap());
+        (request.units, request.sample, request.delta) =
+            (Some(10_000), SampleGoal::Units(1024.0), "1e-6".parse().unwrap());
         change(&mut request);
         DpPlan::new(&request, 10).unwrap().parts()
     };
