@@ -49,18 +49,49 @@ struct Side {
     peak: f64,
 }
 
-/// Measures all cases.
+/// All sides of a case with so many threads.
+struct Measured {
+    name: String,
+    sides: Vec<Side>,
+}
+
+/// Measures all cases: a table for each, and three of all together, whose rows are cases and whose columns are sides.
 pub fn run(setting: &Setting) -> Result<Vec<Section>> {
-    let mut sections = Vec::new();
+    let mut measured = Vec::new();
     for case in Case::ALL.into_iter().filter(|case| setting.only.is_none_or(|only| only == *case)) {
         for &threads in &setting.threads {
-            sections.push(measure(setting, case, threads)?);
+            measured.push(measure(setting, case, threads)?);
         }
     }
+    let of_case = |measured: &Measured| Section { title: measured.name.clone(), figures: figures(&measured.sides) };
+    let mut sections: Vec<Section> = measured.iter().map(of_case).collect();
+    sections.push(together("Median of a step (× ours without privacy)", &measured, "ms", &|side| 1e3 * middle(side)));
+    let processor = |side: &Side| 1e3 * side.mean_processor();
+    sections.push(together("Processor time of a step (×)", &measured, "ms", &processor));
+    sections.push(together("Peak memory (×)", &measured, "MiB", &mebibytes));
     Ok(sections)
 }
 
-fn measure(setting: &Setting, case: Case, threads: usize) -> Result<Section> {
+/// One measure of all cases, with its ratio to our step without privacy.
+fn together(title: &str, measured: &[Measured], unit: &'static str, of: &dyn Fn(&Side) -> f64) -> Section {
+    // Columns, and how the names of their sides begin. Of the modes of Opacus the best one comes first.
+    const COLUMNS: [(&str, &str); 5] = [
+        ("without privacy", "ours, without"),
+        ("clipped", "ours, clipped"),
+        ("whole", "ours, private"),
+        ("PyTorch, without privacy", "PyTorch"),
+        ("Opacus, best mode", "Opacus"),
+    ];
+    let figures = measured.iter().flat_map(|Measured { name, sides }| {
+        let against = sides.first().map(of);
+        let side = |begin: &str| sides.iter().find(|side| side.name.starts_with(begin));
+        let sides = COLUMNS.into_iter().filter_map(move |(column, begin)| Some((column, side(begin)?)));
+        sides.map(move |(column, side)| Figure { against, ..Figure::new(name, column, of(side), unit) })
+    });
+    Section { title: title.to_owned(), figures: figures.collect() }
+}
+
+fn measure(setting: &Setting, case: Case, threads: usize) -> Result<Measured> {
     let mut sides = vec![
         ours("ours, without privacy", case, How::Plain, threads)?,
         ours("ours, clipped", case, How::Clipped, threads)?,
@@ -95,7 +126,7 @@ fn measure(setting: &Setting, case: Case, threads: usize) -> Result<Section> {
     let mut sides: Vec<Side> = sides.into_iter().map(Side::finish).collect();
     sides.extend(tried.into_iter().map(|side| Side { name: format!("{}, one turn", side.name), ..side }));
     let plural = if threads == 1 { "" } else { "s" };
-    Ok(Section { title: format!("{}, {threads} thread{plural}", case.title()), figures: figures(&sides) })
+    Ok(Measured { name: format!("{}, {threads} thread{plural}", case.title()), sides })
 }
 
 /// Ratios of times and memory to our step without privacy, of rates to PyTorch's.
@@ -109,11 +140,10 @@ fn figures(sides: &[Side]) -> Vec<Figure> {
             figures.push(Figure { against, ..Figure::new(&side.name, measure, value, unit) });
         };
         let ms = |of: fn(&Side) -> f64| move |side: &Side| 1e3 * of(side);
-        let mib = |side: &Side| side.peak / f64::from(1 << 20);
         add("fastest step (× ours without privacy)", ms(fastest)(side), "ms", plain(&ms(fastest)));
         add("median step (×)", ms(middle)(side), "ms", plain(&ms(middle)));
         add("processor time (×)", ms(Side::mean_processor)(side), "ms", plain(&ms(Side::mean_processor)));
-        add("peak memory (×)", mib(side), "MiB", plain(&mib));
+        add("peak memory (×)", mebibytes(side), "MiB", plain(&mebibytes));
         let rate = |side: &Side| side.examples / fastest(side);
         add("examples per second (× PyTorch)", rate(side), "", torch(&rate));
         add("per second of processor (× PyTorch)", per_processor(side), "", torch(&per_processor));
@@ -123,6 +153,10 @@ fn figures(sides: &[Side]) -> Vec<Figure> {
 
 fn fastest(side: &Side) -> f64 {
     side.times.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn mebibytes(side: &Side) -> f64 {
+    side.peak / f64::from(1 << 20)
 }
 
 fn middle(side: &Side) -> f64 {

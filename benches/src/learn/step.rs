@@ -149,8 +149,8 @@ impl Case {
                 )
             }
         };
-        // Half a batch of texts at once, so that two threads have one each; of images a part, however many it has.
-        let physical = if self.length().is_none() { 181 } else { 16 };
+        // Half a batch at once, so that two threads have one each; of images of the CNN that is a whole part.
+        let physical = if self.length().is_none() { 128 } else { 16 };
         let mut network = toml::Table::new();
         network.insert("network".into(), toml::Value::try_from(self.description())?);
         network.insert("kind".into(), "network".into());

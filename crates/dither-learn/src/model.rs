@@ -78,6 +78,15 @@ pub struct Observed {
     pub not_finite: usize,
 }
 
+impl Observed {
+    /// What was seen of further samples.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.losses.extend(other.losses);
+        self.norms.extend(other.norms);
+        self.not_finite += other.not_finite;
+    }
+}
+
 /// A model whose trainable parameters are one flat vector.
 ///
 /// Several threads ask it for gradients at once.

@@ -65,8 +65,10 @@ pub struct NoiseTable {
     /// The slots that lie under the mass: `inside` of them from `first` on.
     first: usize,
     inside: usize,
-    /// For each slot its cell (lower 16 bits, signed) and its level in the stack (upper 16 bits).
-    slots: Box<[u32; SLOTS]>,
+    /// For each slot its cell. Most draws need no more of the table than this half.
+    slot_cells: Box<[i16; SLOTS]>,
+    /// For each slot its level in the stack.
+    levels: Box<[u16; SLOTS]>,
     /// Relative half width of what the float does not decide.
     margin: f64,
 }
@@ -138,8 +140,8 @@ impl NoiseTable {
     #[inline]
     fn attempt<S: BitSource + ?Sized>(&self, source: &mut S, words: [u64; 3]) -> Result<(i64, bool), NoiseError> {
         let [slot, place, point] = words;
-        let entry = self.slots[position(slot as usize)];
-        let cell = i64::from(entry as u16 as i16);
+        let (cell, level) = self.slot(slot as u16);
+        let cell = i64::from(cell);
         let side = cell >> 63;
         let near = (cell << self.cell_bits) | low_bits(place, self.cell_bits);
         let block = zeros(source, slot)?;
@@ -150,8 +152,15 @@ impl NoiseTable {
         let in_tail = -i64::from((cell ^ side) == self.cells);
         let x = near ^ ((near ^ far) & in_tail);
         let thinner = (self.tail_bits - self.cell_bits + 1 + block) & in_tail as u32;
-        let under = self.under(source, x.unsigned_abs(), entry >> 16, point, HEIGHT_BITS + thinner)?;
+        let under = self.under(source, x.unsigned_abs(), level.into(), point, HEIGHT_BITS + thinner)?;
         Ok((x, under))
+    }
+
+    /// The cell and the level of a slot, which the lowest bits of a word are.
+    #[inline(always)]
+    fn slot(&self, word: u16) -> (i16, u16) {
+        let position = usize::from(position(word)) % SLOTS;
+        (self.slot_cells[position], self.levels[position])
     }
 
     /// Whether (`level` + u) · height · 2^-`shift` lies under the mass at ±`magnitude`, where `point` holds the
@@ -220,8 +229,8 @@ impl NoiseTable {
 /// slower than others, belongs to draws of one size. A product with an odd number permutes; this one, near the
 /// golden section of both 2^15 and 2^10, spreads any range of slots evenly over lines and sets of lines.
 #[inline(always)]
-fn position(slot: usize) -> usize {
-    slot.wrapping_mul(20_089) % SLOTS
+fn position(slot: u16) -> u16 {
+    slot.wrapping_mul(20_089) % SLOTS as u16
 }
 
 fn words<S: BitSource + ?Sized>(source: &mut S) -> Result<[u64; 3], NoiseError> {

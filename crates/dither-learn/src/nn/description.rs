@@ -248,6 +248,11 @@ pub enum Target {
 }
 
 impl Description {
+    /// Whether a layer sees several positions of one row: tokens, or places of an image.
+    pub(crate) fn several_positions(&self) -> bool {
+        !matches!(self, Self::Layers(Layers { input: Input::Numbers(_), .. }))
+    }
+
     /// Linear regression on so many numbers.
     pub fn linear(inputs: usize) -> Self {
         Self::mlp(inputs, &[], 1, Activation::Relu, Objective::Number)

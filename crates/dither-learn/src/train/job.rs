@@ -193,7 +193,8 @@ pub struct TrainingPart {
     pub steps: Option<u64>,
     /// How often a unit takes part on average.
     pub epochs: Option<f64>,
-    /// How many units are handed to the model at once: 32, or as many as fit into `memory` if those are fewer.
+    /// How many units are handed to the model at once: 32, up to 64 where they take less memory than a sum of gradients, or as
+    /// many as fit into `memory` if those are fewer.
     #[serde(default, serialize_with = "or_usual")]
     pub physical: Option<usize>,
     /// After how many steps a checkpoint is written.
@@ -204,8 +205,10 @@ pub struct TrainingPart {
     pub memory: Option<String>,
 }
 
-/// How many units are handed to a model at once where nothing speaks against it: those of a part on average.
+/// How many units are handed to a model at once where nothing speaks against it.
 pub(crate) const USUAL_PHYSICAL: usize = 32;
+/// The same where they take less memory than a sum of gradients, of which every batch makes one.
+pub(crate) const MOST_PHYSICAL: usize = 64;
 
 fn or_usual<S: Serializer>(physical: &Option<usize>, serializer: S) -> Result<S::Ok, S::Error> {
     physical.unwrap_or(USUAL_PHYSICAL).serialize(serializer)
@@ -354,6 +357,7 @@ impl Job {
             neighbors: self.unit.neighbors,
             units: self.unit.count,
             rows_per_unit: self.unit.rows,
+            several_positions: matches!(&self.model, ModelPart::Network { network, .. } if network.several_positions()),
             sample,
             steps,
             clipping,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::nn::Description;
 use crate::train::error::TrainError;
-use crate::train::job::{Job, ModelPart, USUAL_PHYSICAL};
+use crate::train::job::{Job, MOST_PHYSICAL, ModelPart, USUAL_PHYSICAL};
 use crate::train::load::Data;
 use crate::train::optimizer::Method;
 
@@ -38,7 +38,8 @@ impl Memory {
 }
 
 /// How many units and threads work at once, so that a run stays within `training.memory`: the units that the job says, or
-/// up to [`USUAL_PHYSICAL`] where it says nothing; and at most so many threads. A job that was `begun` keeps its units.
+/// up to [`USUAL_PHYSICAL`] where it says nothing, or up to [`MOST_PHYSICAL`] where so many take less than a sum of gradients;
+/// and at most so many threads. A job that was `begun` keeps its units.
 ///
 /// # Errors
 /// A model or one batch that is beyond the limit.
@@ -52,7 +53,8 @@ pub(crate) fn settle(
     let limit = limit(job)?;
     let room = limit.unwrap_or(f64::INFINITY) - shape.always;
     let fits = |physical: usize, threads: usize| threads as f64 * shape.batch(physical) <= room;
-    let largest = |threads: usize| (1..=USUAL_PHYSICAL).rev().find(|physical| fits(*physical, threads));
+    let usual = ((shape.sum / shape.unit) as usize).clamp(USUAL_PHYSICAL, MOST_PHYSICAL);
+    let largest = |threads: usize| (1..=usual).rev().find(|physical| fits(*physical, threads));
     let wanted = job.training.physical.or(begun);
     let chosen = wanted.or_else(|| largest(threads)).or_else(|| largest(1)).unwrap_or(1);
     if !fits(chosen, 1) {

@@ -1,5 +1,7 @@
 //! From a sum of floats to integers on a public lattice, which is what noise is added to.
 
+use std::ops::RangeInclusive;
+
 use dither_core::{GateError, L2Sensitivity, Ratio};
 
 use crate::nn::wide;
@@ -8,15 +10,29 @@ use crate::train::error::TrainError;
 
 /// What rounding inside the sum of one part may add to the contribution of a unit, relative to the clipping norm.
 ///
-/// A sum of n floats of 24 bits, in any order, is off by at most n·2⁻²⁴·Σ‖gᵢ‖ ≤ n²·2⁻²⁴·C to first order (Higham, *Accuracy
-/// and Stability of Numerical Algorithms*, 2002, section 4.2). With and without a unit that makes 2n²·2⁻²⁴·C, which is
-/// below 2⁻⁸·C for parts of up to 181 units. Parts have 64 on average, and more than 181 with probability below 10⁻³⁰. The
-/// guard of 10⁻⁶ in clipping is far inside.
+/// Let a sum of floats of 24 bits be made by additions in any order. Each rounds by at most 2⁻²⁴ of its result in every
+/// coordinate, and its result is at most mC long where m clipped gradients are in it. So the sum is off by at most 2⁻²⁴·C
+/// times the sum of all m, to first order, which is largest where one is added after the other: n(n + 1)/2 for n of them.
+///
+/// A part of n units is added up in even chunks of at most S units, S in [`CHUNK`]: each from zero, then one after the other.
+/// That makes n(S + 1)/2 at most inside K = ⌈n/S⌉ chunks, n(K + 1)/2 for adding them, and n more where products are rounded
+/// before they are added. With and without a unit the sum is off by at most 2·n((S + K)/2 + 2)·2⁻²⁴·C together, and S + K
+/// is at most 132 for n ≤ 480: that is 480·136·2⁻²⁴·C < 2⁻⁸·C. Parts have 256 units on average, and more than 480 with
+/// a probability below 10⁻³³ (Chernoff). The guard of 10⁻⁶ in clipping is far inside.
+///
+/// # References
+/// Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 4.2: sums in any order.
 pub const FLOAT_ALLOWANCE: f64 = 1.0 / 256.0;
 
-/// How many units a part has on average. Each part costs a pass over all weights; twice as many units would need an
-/// allowance four times as large, and noise 1.2 % larger.
-pub const UNITS_PER_PART: f64 = 64.0;
+/// How many units of a part are added up from zero, at least and at most, before they are added to the others.
+pub(crate) const CHUNK: RangeInclusive<usize> = 4..=128;
+
+/// How many units a part has on average. Each part costs a pass over all weights.
+pub const UNITS_PER_PART: f64 = 256.0;
+
+/// The same where layers see several positions of a unit, or where norms are counted: kernels add the positions of some units
+/// up together, and norms have an allowance for their company, which grow with a part and have no such proof.
+pub const FEWER_UNITS_PER_PART: f64 = 64.0;
 
 /// σ has at least 2^20 steps, and so many more that what all draws of a run add to ε is below 2^-20, and what rounding
 /// adds to the clipping norm below 2^-11 of it.
@@ -48,30 +64,45 @@ pub struct Lattice {
 /// Where adding stops, which 2^20 units at the finest lattice do not reach.
 const END: i64 = 1 << 61;
 
-/// Adds every number times `scale`, as an integer, and returns the sum of their squares.
-fn add_integers(part: &[f32], sum: &mut [i64], scale: f64, integer: impl Fn(f64) -> i64) -> f64 {
+/// Adds the sums of all terms times `scale` as integers, or overwrites with them if there are none yet, and returns the sum
+/// of their squares.
+fn add_integers<const N: usize>(
+    terms: [&[f32]; N],
+    sum: &mut [i64],
+    empty: bool,
+    scale: f64,
+    integer: impl Fn(f64) -> i64,
+) -> f64 {
     const LANES: usize = 16;
     wide(
         #[inline(always)]
         || {
             let mut squares = [0.0; LANES];
-            let (parts, rest) = part.as_chunks::<LANES>();
-            let (sums, rest_of_sum) = sum.as_chunks_mut::<LANES>();
-            for (sum, part) in sums.iter_mut().zip(parts) {
-                for lane in 0..LANES {
-                    let value = f64::from(part[lane]);
-                    squares[lane] += value * value;
-                    sum[lane] = added(sum[lane], integer(value * scale));
-                }
-            }
-            for ((sum, &value), square) in rest_of_sum.iter_mut().zip(rest).zip(&mut squares) {
+            let each = |value: f32, sum: &mut i64, square: &mut f64| {
                 let value = f64::from(value);
                 *square += value * value;
-                *sum = added(*sum, integer(value * scale));
+                *sum = added(if empty { 0 } else { *sum }, integer(value * scale));
+            };
+            let terms = terms.map(|term| term.as_chunks::<LANES>());
+            let (sums, rest) = sum.as_chunks_mut::<LANES>();
+            for (index, sum) in sums.iter_mut().enumerate() {
+                let terms = terms.map(|(term, _)| &term[index]);
+                for lane in 0..LANES {
+                    each(total(terms.map(|term| term[lane])), &mut sum[lane], &mut squares[lane]);
+                }
+            }
+            for ((index, sum), square) in rest.iter_mut().enumerate().zip(&mut squares) {
+                each(total(terms.map(|(_, rest)| rest[index])), sum, square);
             }
             squares.iter().sum()
         },
     )
+}
+
+/// The sum of floats, one after the other. Nothing is added to a single one.
+#[inline(always)]
+fn total<const N: usize>(terms: [f32; N]) -> f32 {
+    terms.into_iter().fold(-0.0, |total, term| total + term)
 }
 
 /// The sum of two integers, each of which counts as [`END`] beyond it. That moves no two of them apart.
@@ -209,22 +240,29 @@ impl Lattice {
         self.variance.as_f64().sqrt() * self.step()
     }
 
-    /// Adds the sum of one part, of so many units each of norm at most `norm`, to the integers.
+    /// Adds the sum of one part, which is that of all `terms` and of so many units each of norm at most `norm`, to the
+    /// integers; or overwrites them with it, where they are still `empty`.
     ///
     /// # Errors
     /// [`GateError::Failed`] for a sum that is not finite, or longer than clipped gradients can make it: the model does
     /// not do what it must, and nothing may be released: the integers are of no use then.
-    pub(crate) fn add(&self, part: &[f32], units: usize, norm: f64, sum: &mut [i64]) -> Result<(), GateError> {
-        if part.len() != sum.len() {
+    pub(crate) fn add<const N: usize>(
+        &self,
+        terms: [&[f32]; N],
+        (units, norm): (usize, f64),
+        sum: &mut [i64],
+        empty: bool,
+    ) -> Result<(), GateError> {
+        if terms.iter().any(|term| term.len() != sum.len()) {
             return Err(GateError::Failed);
         }
         let longest = units as f64 * norm * (1.0 + FLOAT_ALLOWANCE);
         // Neither depends on the part, so that sums without a unit stay what they are.
         let scale = 2f64.powi(-self.exponent) / self.unit(norm);
         let squared = match longest * scale <= 2f64.powi(50) {
-            true => add_integers(part, sum, scale, nearest),
+            true => add_integers(terms, sum, empty, scale, nearest),
             // Only noise of a millionth of the clipping norm and less has so fine a lattice.
-            false => add_integers(part, sum, scale, |value| value.round_ties_even() as i64),
+            false => add_integers(terms, sum, empty, scale, |value| value.round_ties_even() as i64),
         };
         // A NaN is within no range.
         if (0.0..=longest).contains(&squared.sqrt()) { Ok(()) } else { Err(GateError::Failed) }

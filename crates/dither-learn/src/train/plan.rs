@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::model::Clipping;
 use crate::train::adaptive::Adaptive;
 use crate::train::error::TrainError;
-use crate::train::noise::{Lattice, UNITS_PER_PART};
+use crate::train::noise::{FEWER_UNITS_PER_PART, Lattice, UNITS_PER_PART};
 pub use crate::train::warning::Warning;
 
 /// How much noise there is.
@@ -41,6 +41,8 @@ pub struct PlanRequest {
     pub units: Option<u64>,
     /// How many rows of a unit take part at most, in the whole run.
     pub rows_per_unit: u32,
+    /// Whether layers of the model may see several positions of a unit: tokens, places of an image, or several rows.
+    pub several_positions: bool,
     /// How large a sample is.
     pub sample: SampleGoal,
     /// How many steps.
@@ -168,7 +170,7 @@ impl DpPlan {
             adaptive: request.adaptive,
             noise_multiplier: multiplier,
             divisor,
-            parts: (expected.unwrap_or(divisor) / UNITS_PER_PART).ceil().clamp(1.0, f64::from(u32::MAX)) as u32,
+            parts: parts(request, expected.unwrap_or(divisor)),
             weights,
             lattice_step: lattice.step(),
             delta: request.delta,
@@ -349,6 +351,13 @@ impl DpPlan {
         }
         warnings
     }
+}
+
+/// Into how many parts a sample of that many units on average is dealt.
+fn parts(request: &PlanRequest, expected: f64) -> u32 {
+    let few = request.several_positions || request.rows_per_unit > 1 || request.adaptive.is_some();
+    let units = if few { FEWER_UNITS_PER_PART } else { UNITS_PER_PART };
+    (expected / units).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
 }
 
 /// The rate, rounded up to a multiple of 2^-62, which the sampler meets exactly.

@@ -37,7 +37,7 @@ pub(crate) fn rehearse(
     let seen = model.add_clipped(&batch, &plan.clipping(), &mut sum).map_err(wrong)?;
     let mut integers = vec![0; plan.weights()];
     let untold = plan.adaptive().is_some() && seen.norms.is_empty();
-    if untold || seen.not_finite > 0 || plan.lattice().add(&sum, 1, plan.norm(), &mut integers).is_err() {
+    if untold || seen.not_finite > 0 || plan.lattice().add([&sum], (1, plan.norm()), &mut integers, true).is_err() {
         return Err(wrong("it does not clip the gradient of a made-up row"));
     }
     let still = unmoved(model, &batch, &plan.clipping(), &sum).map_err(wrong)?;

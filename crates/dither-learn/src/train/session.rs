@@ -12,7 +12,7 @@ use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
 use crate::train::files::PublicFiles;
 use crate::train::folder::{CARD, WORDS, describe};
-use crate::train::job::{Job, USUAL_PHYSICAL};
+use crate::train::job::{Job, MOST_PHYSICAL};
 use crate::train::key::{JobFile, unusable};
 use crate::train::load::{Data, Source, Vocabulary};
 use crate::train::memory::{self, Memory};
@@ -264,7 +264,7 @@ impl TrainingSession {
 /// How many units at once a job was begun with that leaves it open.
 fn begun(job: &Job, base: &Path) -> Option<usize> {
     let mut job = job.clone();
-    (1..=USUAL_PHYSICAL).find(|physical| {
+    (1..=MOST_PHYSICAL).find(|physical| {
         job.training.physical = Some(*physical);
         JobFile::exists(&base.join(&job.ledger.file), &job.name())
     })

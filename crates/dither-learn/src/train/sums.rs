@@ -8,6 +8,7 @@ use crate::model::{Clipping, Model, Observed};
 use crate::nn::{Buffer, add_to};
 use crate::train::adaptive::counted;
 use crate::train::data::Table;
+use crate::train::noise::CHUNK;
 use crate::train::plan::DpPlan;
 
 /// What adding up a sample takes.
@@ -39,6 +40,8 @@ struct Turn<'a> {
     /// The chunk that is added next.
     added: usize,
     sum: &'a mut [i64],
+    /// Whether nothing was added to it yet, so that what is in it counts nothing.
+    empty: bool,
     /// The sum so far of a part that has several chunks.
     part: Buffer,
     observed: Observed,
@@ -48,18 +51,19 @@ struct Turn<'a> {
 }
 
 impl<M: Model + ?Sized> Adder<'_, M> {
-    /// Adds the lattice sums of all parts to `sum`, and says what units count together, if the model tells norms.
+    /// Overwrites `sum` with the lattice sums of all parts together, and says what units count together, if the model tells
+    /// norms.
     ///
-    /// A part is cut into even chunks of at most `physical` units. Each is computed by one thread, from zero, and chunks
-    /// are added in their order. So no bit depends on the number of threads or on who was faster: a step that is
-    /// executed again is the same step.
+    /// A part is cut into even chunks of at most `physical` units, but not outside of [`CHUNK`], which the allowance for
+    /// floats asks for. Each is computed by one thread, from zero, and chunks are added in their order. So no bit depends on
+    /// the number of threads or on who was faster: a step that is executed again is the same step.
     ///
     /// # Errors
     /// What the model says, and a sum that clipped gradients cannot have; norms that are not told, where they are needed.
     pub fn add(&self, parts: &[Vec<u32>], sum: &mut [i64]) -> Result<(Observed, u64), String> {
         let chunks: Vec<Chunk<'_>> = parts.iter().flat_map(|units| self.chunks(units)).collect();
         let (part, observed) = (Buffer::default(), Observed::default());
-        let turn = Turn { taken: 0, added: 0, sum, part, observed, counted: 0, failure: None };
+        let turn = Turn { taken: 0, added: 0, sum, empty: true, part, observed, counted: 0, failure: None };
         let shared = (Mutex::new(turn), Condvar::new());
         let others = self.threads.min(chunks.len()).saturating_sub(1);
         std::thread::scope(|scope| {
@@ -70,11 +74,14 @@ impl<M: Model + ?Sized> Adder<'_, M> {
             self.work(&chunks, &shared);
         });
         let turn = shared.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if turn.empty {
+            turn.sum.fill(0);
+        }
         turn.failure.map_or(Ok((turn.observed, turn.counted)), Err)
     }
 
     fn chunks<'u>(&self, units: &'u [u32]) -> impl Iterator<Item = Chunk<'u>> {
-        let count = units.len().div_ceil(self.physical.max(1));
+        let count = units.len().div_ceil(self.physical.clamp(*CHUNK.start(), *CHUNK.end()));
         let end = move |index: usize| index * units.len() / count;
         (0..count).map(move |index| Chunk {
             units: &units[end(index)..end(index + 1)],
@@ -106,31 +113,44 @@ impl<M: Model + ?Sized> Adder<'_, M> {
         }
     }
 
+    /// Adds the clipped gradients of a chunk to a sum, in batches that the model takes.
     fn clipped(&self, chunk: &Chunk<'_>, clipping: &Clipping, sum: &mut [f32]) -> Result<Observed, String> {
-        let batch = self.table.batch(chunk.units);
-        let seen = self.model.add_clipped(&batch, clipping, sum).map_err(|error| error.to_string())?;
-        match self.plan.adaptive().is_some() && seen.norms.len() != chunk.units.len() {
-            true => Err("the model does not tell the norms that adaptive clipping counts".into()),
-            false => Ok(seen),
+        let mut all = Observed::default();
+        for units in chunk.units.chunks(self.physical.max(1)) {
+            let batch = self.table.batch(units);
+            let seen = self.model.add_clipped(&batch, clipping, sum).map_err(|error| error.to_string())?;
+            if self.plan.adaptive().is_some() && seen.norms.len() != units.len() {
+                return Err("the model does not tell the norms that adaptive clipping counts".into());
+            }
+            all.append(seen);
         }
+        Ok(all)
     }
 
     /// Adds the sum of a chunk to its part, and that to the sum of the step when it is whole.
     fn merge(&self, chunk: &Chunk<'_>, seen: Observed, sum: Buffer, turn: &mut Turn<'_>) -> Result<(), String> {
         turn.counted += seen.norms.iter().map(|norm| counted(*norm, self.bound)).sum::<u64>();
-        turn.observed.losses.extend(seen.losses);
-        turn.observed.norms.extend(seen.norms);
-        turn.observed.not_finite += seen.not_finite;
+        turn.observed.append(seen);
         match (chunk.first, chunk.last) {
-            (true, true) => return self.round(chunk, &sum, turn.sum),
-            (true, false) => turn.part = sum,
-            (false, _) => add_to(&mut turn.part, &sum),
+            (true, true) => self.round([&sum], chunk, turn),
+            (true, false) => {
+                turn.part = sum;
+                Ok(())
+            }
+            (false, false) => {
+                add_to(&mut turn.part, &sum);
+                Ok(())
+            }
+            (false, true) => {
+                let part = std::mem::take(&mut turn.part);
+                self.round([&part, &sum], chunk, turn)
+            }
         }
-        if chunk.last { self.round(chunk, &turn.part, turn.sum) } else { Ok(()) }
     }
 
-    fn round(&self, chunk: &Chunk<'_>, part: &[f32], sum: &mut [i64]) -> Result<(), String> {
-        let added = self.plan.lattice().add(part, chunk.part, self.bound, sum);
+    fn round<const N: usize>(&self, part: [&[f32]; N], chunk: &Chunk<'_>, turn: &mut Turn<'_>) -> Result<(), String> {
+        let empty = std::mem::replace(&mut turn.empty, false);
+        let added = self.plan.lattice().add(part, (chunk.part, self.bound), turn.sum, empty);
         added.map_err(|_: GateError| "the model gave a sum that clipped gradients cannot have".into())
     }
 }

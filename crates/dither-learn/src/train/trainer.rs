@@ -98,7 +98,7 @@ pub(crate) fn request(
     let schedule = serde_json::to_string(schedule).map_err(|error| TrainError::Job(error.to_string()))?;
     // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
     let (plan, physical) = (plan.json(), physical.to_string());
-    let parts = ["dither training 4", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
+    let parts = ["dither training 5", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
     Ok(RequestId::digest(parts.into_iter().chain([job.key().name().as_slice()])))
 }
 
@@ -245,7 +245,6 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
     }
 
     fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError> {
-        sum.fill(0);
         self.observed = Observed::default();
         let parts = self.sampler.sample(step, self.table.units()).map_err(|error| self.fail(error))?;
         let adder = Adder {

@@ -51,10 +51,13 @@ impl NoiseTable {
         }
         let inside = slots.len() - first;
         slots.resize(SLOTS, pack(0, NOTHING.into()));
-        let mut spread = Box::new([0; SLOTS]);
-        slots.into_iter().enumerate().for_each(|(slot, entry)| spread[position(slot)] = entry);
-        let cells = cells as i64;
-        Ok(Self { density, cell_bits, cells, tail_bits, height, first, inside, slots: spread, margin: MARGIN })
+        let (mut slot_cells, mut levels) = (Box::new([0; SLOTS]), Box::new([0; SLOTS]));
+        for (slot, (cell, level)) in (0..).zip(slots) {
+            let position = usize::from(position(slot));
+            (slot_cells[position], levels[position]) = (cell, level);
+        }
+        let (cells, margin) = (cells as i64, MARGIN);
+        Ok(Self { density, cell_bits, cells, tail_bits, height, first, inside, slot_cells, levels, margin })
     }
 }
 
@@ -110,6 +113,6 @@ fn smallest(fits: impl Fn(u32) -> bool) -> Option<u32> {
 }
 
 /// Levels are below [`SLOTS`], and cells above −[`SLOTS`].
-pub(super) fn pack(cell: i64, level: u64) -> u32 {
-    (level as u32) << 16 | u32::from(cell as u16)
+fn pack(cell: i64, level: u64) -> (i16, u16) {
+    (cell as i16, level as u16)
 }

@@ -15,6 +15,12 @@ const BLOCK: usize = 2048;
 /// Of those, how many are looked at between two calls of the source.
 const GROUP: usize = 64;
 
+/// Lanes of a register.
+const LANES: usize = 16;
+
+/// Places of draws, with room for a register behind the last.
+type Places = [u16; BLOCK + LANES];
+
 impl NoiseTable {
     /// Overwrites the buffer with independent draws.
     ///
@@ -106,23 +112,22 @@ impl NoiseTable {
         source: &mut S,
         words: &mut Words,
         out: &mut [i64],
-        places: &mut [u16; BLOCK],
+        places: &mut Places,
     ) -> Result<usize, NoiseError> {
-        let Words { length, bytes, points, cells } = words;
+        let Words { length, bytes, points, positions, cells } = words;
         let bytes = &mut bytes[..out.len() * *length];
         source.fill(bytes)?;
         // First four bytes of every word, then the others: registers take words side by side.
         let (low, high) = bytes.split_at(4 * out.len());
         let low = low.as_chunks::<4>().0;
-        for (cell, low) in cells.iter_mut().zip(low) {
-            *cell = self.slots[position(slot(*low))] as u16 as i16;
+        wide(
+            #[inline(always)]
+            || positions.iter_mut().zip(low).for_each(|(at, low)| *at = position(slot(*low))),
+        );
+        for (cell, at) in cells.iter_mut().zip(&positions[..low.len()]) {
+            *cell = self.slot_cells[usize::from(*at) % SLOTS];
         }
-        let mut pending = 0;
-        for (place, low) in (0..).zip(low) {
-            // No branch: it could not be predicted. There are never more than places.
-            places[pending % BLOCK] = place;
-            pending = pending.wrapping_add(usize::from(slot(*low).wrapping_sub(self.first) >= self.inside));
-        }
+        let pending = self.pending(low, places);
         match *length {
             4 => self.look(cells, low, std::iter::repeat(0), out),
             5 => self.look(cells, low, high.iter().map(|byte| u32::from(*byte)), out),
@@ -140,6 +145,39 @@ impl NoiseTable {
             }
         }
         Ok(rejected)
+    }
+
+    /// Which draws have to be looked at, in their order, and how many they are.
+    pub(super) fn pending(&self, low: &[[u8; 4]], places: &mut Places) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(simd) = pulp::x86::V4::try_new() {
+            let (whole, slots) = (low.len() / LANES * LANES, self.first..self.first + self.inside);
+            let mut pending = 0;
+            simd.vectorize(
+                #[inline(always)]
+                || by_lanes::pending(simd, slots, &low[..whole], places, &mut pending),
+            );
+            return self.pending_one_by_one(low, whole, pending, places);
+        }
+        self.pending_one_by_one(low, 0, 0, places)
+    }
+
+    /// The same from some draw on, behind so many that were found before.
+    pub(super) fn pending_one_by_one(
+        &self,
+        low: &[[u8; 4]],
+        from: usize,
+        mut pending: usize,
+        places: &mut Places,
+    ) -> usize {
+        // There are fewer than 2^16.
+        for (place, low) in (from as u16..).zip(&low[from..]) {
+            // No branch: it could not be predicted. There are never more than places.
+            places[pending % BLOCK] = place;
+            let slot = usize::from(slot(*low));
+            pending = pending.wrapping_add(usize::from(slot.wrapping_sub(self.first) >= self.inside));
+        }
+        pending
     }
 
     /// The integers of all words in their cells, as if each slot lay under the mass.
@@ -169,7 +207,7 @@ impl NoiseTable {
         let mut above = [0f64; GROUP];
         source.fill(points[..group.len()].as_flattened_mut())?;
         for (at, place) in group.iter().map(|place| usize::from(*place)).enumerate() {
-            levels[at] = self.slots[position(slot(low[place]))] >> 16;
+            levels[at] = self.slot(slot(low[place])).1.into();
             magnitudes[at] = out[place].unsigned_abs();
             point[at] = u64::from_le_bytes(points[at]);
         }
@@ -187,7 +225,7 @@ impl NoiseTable {
             if self.in_tail(slot) {
                 // A block of the tail is longer than a cell: its place takes further bits.
                 let [block, inner, _] = words(source)?;
-                let block = block & !(SLOTS as u64 - 1) | slot as u64;
+                let block = block & !(SLOTS as u64 - 1) | u64::from(slot);
                 (out[place], kept[at]) = self.attempt(source, [block, inner, point[at]])?;
             } else if above[at] == 0.0 {
                 kept[at] = self.under_exactly(source, magnitudes[at], levels[at], point[at], HEIGHT_BITS as usize)?;
@@ -199,8 +237,8 @@ impl NoiseTable {
     }
 
     /// Whether a slot stands over the tail.
-    fn in_tail(&self, slot: usize) -> bool {
-        let cell = i64::from(self.slots[position(slot)] as u16 as i16);
+    fn in_tail(&self, slot: u16) -> bool {
+        let cell = i64::from(self.slot(slot).0);
         cell ^ (cell >> 63) == self.cells
     }
 }
@@ -210,7 +248,8 @@ struct Words {
     /// How many bytes are a word.
     length: usize,
     bytes: Zeroizing<Vec<u8>>,
-    /// The cells of their slots.
+    /// Where their slots are kept, and the cells of these.
+    positions: [u16; BLOCK],
     cells: [i16; BLOCK],
     points: Zeroizing<[[u8; 8]; GROUP]>,
 }
@@ -219,18 +258,20 @@ struct Words {
 struct Work {
     words: Words,
     /// Where those are that are not finished.
-    places: [u16; BLOCK],
+    places: Places,
     /// What is drawn in their stead, and where that is not finished.
     anew: [i64; BLOCK],
-    others: [u16; BLOCK],
+    others: Places,
 }
 
 impl Work {
     /// For so many draws from words of that length.
     fn new(length: usize, draws: usize) -> Self {
         let bytes = Zeroizing::new(vec![0; length * draws.min(BLOCK)]);
-        let words = Words { length, bytes, cells: [0; BLOCK], points: Zeroizing::new([[0; 8]; GROUP]) };
-        Self { words, places: [0; BLOCK], anew: [0; BLOCK], others: [0; BLOCK] }
+        let points = Zeroizing::new([[0; 8]; GROUP]);
+        let words = Words { length, bytes, positions: [0; BLOCK], cells: [0; BLOCK], points };
+        let places = [0; BLOCK + LANES];
+        Self { words, places, anew: [0; BLOCK], others: places }
     }
 }
 
@@ -242,6 +283,41 @@ fn wide<R>(run: impl FnOnce() -> R) -> R {
 
 /// The slot in the lowest bits of a word.
 #[inline(always)]
-fn slot(word: [u8; 4]) -> usize {
-    u32::from_le_bytes(word) as usize % SLOTS
+fn slot(word: [u8; 4]) -> u16 {
+    u32::from_le_bytes(word) as u16 % SLOTS as u16
+}
+
+/// Sixteen draws in a register.
+#[cfg(target_arch = "x86_64")]
+mod by_lanes {
+    use std::ops::Range;
+
+    use pulp::cast;
+    use pulp::x86::V4;
+
+    use super::{BLOCK, LANES, Places, SLOTS};
+
+    /// Which draws have slots that are not `inside`, and how many they are.
+    #[inline(always)]
+    pub fn pending(simd: V4, inside: Range<usize>, low: &[[u8; 4]], places: &mut Places, pending: &mut usize) {
+        let slots = simd.splat_u32x16(SLOTS as u32 - 1);
+        let first = simd.splat_u32x16(inside.start as u32);
+        let inside = simd.splat_u32x16(inside.len() as u32);
+        let step = simd.splat_u32x16(LANES as u32);
+        let mut numbers = cast([0u32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let mut found = 0usize;
+        for low in low.as_chunks::<LANES>().0 {
+            let slot = simd.and_u32x16(cast(*low), slots);
+            let beyond = cast(simd.wrapping_sub_u32x16(slot, first));
+            let looked_at = simd.avx512f._mm512_cmpge_epu32_mask(beyond, cast(inside));
+            let chosen = simd.avx512f._mm512_maskz_compress_epi32(looked_at, cast(numbers));
+            // There are never more than places, and behind these is room for a register.
+            if let Some(room) = places[found.min(BLOCK)..].first_chunk_mut::<LANES>() {
+                *room = cast(simd.avx512f._mm512_cvtepi32_epi16(chosen));
+            }
+            found = found.wrapping_add(looked_at.count_ones() as usize);
+            numbers = simd.wrapping_add_u32x16(numbers, step);
+        }
+        *pending = found;
+    }
 }

@@ -6,7 +6,7 @@ use dither_testing::fit::{Misfit, check_cdf, check_events};
 use dither_testing::pmf::{gaussian_cdf, laplace_cdf};
 use dither_testing::{FALSE_ALARM, SeededBytes, StubBytes};
 
-use super::build::{NOTHING, pack};
+use super::build::NOTHING;
 use super::*;
 
 struct Seeded(SeededBytes);
@@ -53,8 +53,8 @@ fn every_slot_is_what_it_claims() {
     for table in tables() {
         let mut stacks: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
         let mut inside: BTreeMap<i64, u64> = BTreeMap::new();
-        for (slot, entry) in (0..SLOTS).map(|slot| (slot, table.slots[position(slot)])) {
-            let (cell, level) = (i64::from(entry as u16 as i16), u64::from(entry >> 16));
+        for (slot, (cell, level)) in (0..SLOTS).map(|slot| (slot, table.slot(slot as u16))) {
+            let (cell, level) = (i64::from(cell), u64::from(level));
             if level == u64::from(NOTHING) {
                 assert!(slot >= table.first + table.inside, "nothing is never taken for something");
                 continue;
@@ -65,7 +65,7 @@ fn every_slot_is_what_it_claims() {
                 *most = (*most).max(level + 1);
             }
         }
-        assert_eq!(table.slots[position(SLOTS - 1)] >> 16, u32::from(NOTHING));
+        assert_eq!(table.slot(SLOTS as u16 - 1).1, NOTHING);
         assert!(heights(&table, NOTHING.into(), 100, 0) > UBig::ONE << 100, "nothing lies above every mass");
 
         let ids: Vec<i64> = stacks.keys().copied().collect();
@@ -174,6 +174,23 @@ fn draws_of(table: &NoiseTable, seed: u64) -> [i64; 2] {
 }
 
 #[test]
+fn registers_find_the_draws_that_are_looked_at_as_single_words_do() {
+    for (seed, table) in (0..).zip(tables()) {
+        let mut words = vec![[0; 4]; 2048];
+        seeded(seed).fill(words.as_flattened_mut()).unwrap();
+        // All of them, and none.
+        words[..100].fill([0; 4]);
+        words[100..200].fill((table.first as u32).to_le_bytes());
+        for words in [&words[..], &words[..100], &words[..37], &words[100..200], &words[150..157], &[]] {
+            let (mut one, mut other) = ([0; 2064], [0; 2064]);
+            let found = table.pending(words, &mut one);
+            assert_eq!(found, table.pending_one_by_one(words, 0, 0, &mut other));
+            assert_eq!(one[..found], other[..found]);
+        }
+    }
+}
+
+#[test]
 fn few_draws_are_looked_at() {
     for table in tables() {
         assert!(table.inside > SLOTS * 93 / 100, "only {} of {SLOTS} slots", table.inside);
@@ -213,6 +230,8 @@ fn fp_05_mutants_of_the_table_are_rejected() {
     // A thousandth of the slots stands over zero.
     let mut mutant = table();
     let inside = mutant.first..mutant.first + mutant.inside;
-    inside.step_by(1000).for_each(|slot| mutant.slots[position(slot)] = pack(0, 0));
+    for position in inside.step_by(1000).map(|slot| usize::from(position(slot as u16))) {
+        (mutant.slot_cells[position], mutant.levels[position]) = (0, 0);
+    }
     assert!(fit(&mutant, cdf, 4_000_000).is_err());
 }

@@ -9,6 +9,7 @@ mod folder;
 mod inversion;
 mod mutants;
 mod noise;
+mod parts;
 mod plan;
 mod resume;
 mod sampler;
@@ -66,6 +67,7 @@ impl Setup {
                 neighbors: Neighbors::AddOrRemoveUnit,
                 units: Some(200),
                 rows_per_unit: 1,
+                several_positions: false,
                 sample: SampleGoal::Rate(0.25),
                 steps,
                 clipping: Clipping::Flat { bound: 1.0 },

@@ -216,6 +216,18 @@ async fn batches_are_as_large_as_the_stated_memory_allows_and_stay_so() {
         TrainingSession::open(&folder.join("job.toml"))
     };
     let opened = |more: &str| opened_in(folder.path(), more);
+    // Where a sum of gradients takes more than 64 units do, a batch has as many.
+    let wide = JOB.replace(
+        r#"kind = "linear""#,
+        r#"kind = "network"
+        [model.network]
+        model = "layers"
+        input = 1
+        objective = "classes"
+        layers = [{ layer = "linear", outputs = 300 }, { layer = "linear", outputs = 300 }, { layer = "linear", outputs = 2 }]"#,
+    );
+    std::fs::write(folder.path().join("job.toml"), wide).unwrap();
+    assert_eq!(TrainingSession::open(&folder.path().join("job.toml")).unwrap().memory().physical, 64);
     // A unit takes about a quarter of a megabyte on every thread.
     let free = *opened("").unwrap().memory();
     assert_eq!((free.physical, free.limit), (32, None));

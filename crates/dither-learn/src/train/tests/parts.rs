@@ -1,0 +1,61 @@
+//! Parts of a sample: how large they are, and how far off the sum of one can be.
+
+use super::*;
+use crate::nn::{Activation, Description, Objective};
+use crate::train::adaptive::Adaptive;
+use crate::train::noise::FLOAT_ALLOWANCE;
+use crate::train::sums::Adder;
+
+/// How many units a part has at most, but for a probability below 10⁻³³.
+const MOST: usize = 480;
+
+#[test]
+fn tr_01_a_part_is_added_up_within_its_allowance_and_one_long_chain_would_not_be() {
+    let plan = DpPlan::new(&Setup::new(Path::new(""), 10).request, 1).unwrap();
+    let model = Scripted::new(1, |batch, sum| {
+        let Inputs::Numbers { values, .. } = &batch.inputs else { panic!("no numbers") };
+        values.iter().for_each(|value| sum[0] += value);
+    });
+    let (mut worst, mut chain) = (0.0f64, 0.0f64);
+    // Gradients that lie side by side, as long as clipping leaves them, whose sums are all rounded in one direction.
+    for gradient in (1..90).map(|k| 1.0 - (k * 17) as f32 * 2f32.powi(-24)) {
+        let rows =
+            Rows { numbers: vec![gradient; MOST], width: 1, classes: vec![0; MOST], count: MOST, ..Rows::default() };
+        let table = Table::new(rows, 1, &known_key(1));
+        let sum = |units: usize, physical: usize, threads: usize| {
+            let adder = Adder { model: &model, table: &table, plan: &plan, bound: 1.0, physical, threads };
+            // What was in it before counts nothing.
+            let mut sum = [77];
+            adder.add(&[(0..units as u32).collect()], &mut sum).unwrap();
+            sum[0]
+        };
+        for physical in [1, 3, 4, 9, 32, 100, 128, 1000] {
+            let (all, others) = (sum(MOST, physical, 1), sum(MOST - 1, physical, 3));
+            assert!((all - others).unsigned_abs() as f64 <= plan.lattice().sensitivity().as_f64());
+            let off = all as f64 * plan.lattice().step() - MOST as f64 * f64::from(gradient);
+            worst = worst.max(off.abs());
+        }
+        let one = (0..MOST).fold(0.0f32, |sum, _| sum + gradient);
+        chain = chain.max((f64::from(one) - MOST as f64 * f64::from(gradient)).abs());
+    }
+    // With and without a unit, each has half.
+    assert!(worst <= FLOAT_ALLOWANCE / 2.0 && worst > FLOAT_ALLOWANCE / 8.0, "{worst}");
+    assert!(chain > FLOAT_ALLOWANCE / 2.0, "{chain}");
+}
+
+#[test]
+fn parts_are_larger_where_a_sum_of_floats_has_one_term_for_each_unit() {
+    let parts = |change: &dyn Fn(&mut PlanRequest)| {
+        let mut request = Setup::new(Path::new(""), 10).request;
+        (request.units, request.sample, request.delta) =
+            (Some(10_000), SampleGoal::Units(1024.0), "1e-6".parse().unwrap());
+        change(&mut request);
+        DpPlan::new(&request, 10).unwrap().parts()
+    };
+    assert_eq!(parts(&|_| ()), 4);
+    assert_eq!(parts(&|r| r.several_positions = true), 16);
+    assert_eq!(parts(&|r| r.rows_per_unit = 2), 16);
+    assert_eq!(parts(&|r| r.adaptive = Some(Adaptive { quantile: 0.5, learning_rate: 0.2, count_noise: 50.0 })), 16);
+    assert!(!Description::mlp(4, &[3], 2, Activation::Tanh, Objective::Classes).several_positions());
+    assert!(Description::small_cnn(10).several_positions());
+}
