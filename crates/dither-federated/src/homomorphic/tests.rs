@@ -1,6 +1,7 @@
 //! Tests of the sum under encryption: that it is the sum, what its parties see, and what they refuse.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dither_noise::NoiseSource;
 use dither_testing::fit::check_events;
@@ -126,19 +127,25 @@ fn the_sum_under_encryption_is_the_sum_under_masks() {
     assert_eq!(decrypted, plain_sum(&inputs, &[2], 300));
 }
 
-/// A block whose phase is the same number everywhere, whatever the key.
-fn phase(number: i128) -> Pair {
-    let context = Context::new_arc(&[NOISE_MODULUS, MESSAGE_MODULUS], DEGREE).unwrap();
+fn context() -> Arc<Context> {
+    Context::new_arc(&[NOISE_MODULUS, MESSAGE_MODULUS], DEGREE).unwrap()
+}
+
+/// A block of a polynomial that is one number everywhere, as it is or transformed, and of zeros.
+fn block(number: i128, representation: Representation) -> Pair {
     let residue = |modulus: u64| number.rem_euclid(i128::from(modulus)) as u64;
     let residues = [residue(NOISE_MODULUS), residue(MESSAGE_MODULUS)].map(|residue| vec![residue; DEGREE]).concat();
-    let mut first = Poly::try_convert_from(residues, &context, false, Representation::PowerBasis).unwrap();
+    let mut first = Poly::try_convert_from(residues, &context(), false, representation).unwrap();
     first.change_representation(Representation::Ntt);
-    let second = Poly::zero(&context, Representation::Ntt);
     let mut bytes = Vec::new();
-    for polynomial in [first, second] {
-        polynomial.coefficients().iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()[..5]));
-    }
+    first.coefficients().iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()[..5]));
+    bytes.resize(PAIR_BYTES, 0);
     Ring::get().unwrap().read(&bytes).unwrap()
+}
+
+/// A block whose phase is the same number everywhere, whatever the key.
+fn phase(number: i128) -> Pair {
+    block(number, Representation::PowerBasis)
 }
 
 #[test]
@@ -208,7 +215,7 @@ fn the_key_holder_sees_a_function_of_the_sum_and_of_coins() {
 fn control_an_encoding_that_rounds_tells_the_key_holder_more_than_the_sum() {
     // ⌊q·x/t⌋ with a power of two for t, as is usual: what is rounded off stays in the noise.
     let q = u128::from(NOISE_MODULUS) * u128::from(MESSAGE_MODULUS);
-    let rounded = |x: i64| q * u128::from(x as u32) >> 32;
+    let rounded = |x: i64| (q * u128::from(x as u32)) >> 32;
     let sum = |x: i64| (rounded(x) + rounded(993 - x)) % q;
     assert!((1..500).any(|x| sum(x) != sum(0)));
 }
@@ -225,6 +232,50 @@ fn two_encryptions_of_one_vector_differ_and_another_key_reads_nothing() {
     let (stranger, _) = KeyHolder::new(&session, &mut source).unwrap();
     let sum = EncryptedSum { session: *session.digest(), contributions: 3, ciphertext: once.ciphertext };
     assert!(stranger.decrypt(&sum).unwrap().iter().any(|x| x.abs() > 1_000));
+}
+
+/// Both polynomials of a block, transformed.
+fn polynomials(block: &Pair) -> [Poly; 2] {
+    let mut bytes = Vec::new();
+    block.write(&mut bytes);
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| (number << 8) | u64::from(byte));
+    let residues: Vec<u64> = bytes.chunks_exact(5).map(number).collect();
+    [0, 1].map(|i| {
+        let residues = &residues[2 * DEGREE * i..][..2 * DEGREE];
+        Poly::try_convert_from(residues, &context(), false, Representation::Ntt).unwrap()
+    })
+}
+
+/// Whether the coefficients of a polynomial have a variance and a largest magnitude. It errs once in 10⁹ times, and off by
+/// a third they have not.
+fn spread(polynomial: &Poly, variance: f64, largest: i64) -> bool {
+    let mut polynomial = polynomial.clone();
+    polynomial.change_representation(Representation::PowerBasis);
+    let centred = |&x: &u64| if x > NOISE_MODULUS / 2 { x as i64 - NOISE_MODULUS as i64 } else { x as i64 };
+    let numbers: Vec<i64> = Vec::<u64>::from(&polynomial)[..DEGREE].iter().map(centred).collect();
+    // A mean of 4,096 squares has a relative deviation of about 2.2 %.
+    let mean = numbers.iter().map(|&x| (x as f64).powi(2)).sum::<f64>() / numbers.len() as f64;
+    (mean / variance - 1.0).abs() < 0.15 && numbers.iter().all(|x| x.abs() <= largest)
+}
+
+#[test]
+fn keys_and_ciphertexts_have_fresh_noise_in_every_place() {
+    let ring = Ring::get().unwrap();
+    let encrypted = |key: &Pair, seed| polynomials(&ring.encrypt(key, &[], &mut seeded(seed)).unwrap());
+    // Under a key of zeros nothing but e₁ and e₂ is left; under (1, 0) there is u + e₁.
+    let ([first, second], [again, _]) = (encrypted(&phase(0), 10), encrypted(&phase(0), 11));
+    let [blinded, _] = encrypted(&block(1, Representation::Ntt), 12);
+    assert!(spread(&first, 16.0, 32) && spread(&second, 16.0, 32) && spread(&blinded, 32.0, 64));
+    assert!(first != second && first != again);
+    // Of keys s and e, and the whole noise of an encryption.
+    let (secret, key) = ring.keys(&mut seeded(13)).unwrap();
+    let rest = |[first, second]: &[Poly; 2]| first + &(second * &*secret);
+    assert!(spread(&secret, 16.0, 32) && spread(&rest(&polynomials(&key)), 16.0, 32));
+    let noise = rest(&encrypted(&key, 14));
+    assert!(spread(&noise, 2.0 * DEGREE as f64 * 256.0 + 16.0, LARGEST_NOISE as i64));
+    // Controls: without one part of it, and with one part for all of it.
+    assert!(!spread(&blinded, 16.0, 64) && !spread(&Poly::zero(&context(), Representation::Ntt), 16.0, 32));
+    assert!(!spread(&noise, DEGREE as f64 * 256.0, LARGEST_NOISE as i64));
 }
 
 /// Whether the bytes below the highest of all residues of both polynomials look uniform.
@@ -325,18 +376,17 @@ fn an_altered_ciphertext_is_a_wrong_sum_and_a_made_up_one_is_the_key() {
     assert_ne!(holder.decrypt(&sum).unwrap(), [1; DEGREE]);
 
     let (holder, key) = KeyHolder::new(&session, &mut source).unwrap();
-    // (0, Δ) has the phase Δ·s. A polynomial that is the same everywhere when transformed is that constant.
-    let mut ciphertext = vec![0; PAIR_BYTES / 2];
-    for residue in [vec![0; DEGREE], vec![NOISE_MODULUS % MESSAGE_MODULUS; DEGREE]].concat() {
-        ciphertext.extend_from_slice(&residue.to_le_bytes()[..5]);
-    }
+    // (0, Δ) has the phase Δ·s.
+    let mut bytes = Vec::new();
+    block(NOISE_MODULUS.into(), Representation::Ntt).write(&mut bytes);
+    let (step, zero) = bytes.split_at(PAIR_BYTES / 2);
+    let ciphertext = [zero, step].concat();
     let sum = EncryptedSum { session: *session.digest(), contributions: 3, ciphertext };
     let secret = holder.decrypt(&sum).unwrap();
     assert!(secret.iter().all(|x| x.abs() <= 32) && secret.iter().any(|&x| x != 0));
     // With it b + a·s is small, which decrypts to zeros: it is the key.
     let ring = Ring::get().unwrap();
-    let context = Context::new_arc(&[NOISE_MODULUS, MESSAGE_MODULUS], DEGREE).unwrap();
-    let mut secret = Poly::try_convert_from(&secret, &context, false, Representation::PowerBasis).unwrap();
+    let mut secret = Poly::try_convert_from(&secret, &context(), false, Representation::PowerBasis).unwrap();
     secret.change_representation(Representation::Ntt);
     assert!(ring.decrypt(&secret, &ring.read(&key.key).unwrap()).unwrap().iter().all(|&x| x == 0));
 }
