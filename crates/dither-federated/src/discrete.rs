@@ -160,11 +160,16 @@ impl DistributedGaussian {
         update: &[f32],
         source: &mut S,
     ) -> Result<Vec<u32>, NoiseError> {
+        // Dropping the upper half of the two's complement is the remainder modulo 2^32.
+        Ok(self.noisy(update, source)?.into_iter().map(|x| x as u32).collect())
+    }
+
+    /// One client's update, clipped, with its share of the noise, before any wrapping.
+    pub(crate) fn noisy<S: BitSource + ?Sized>(&self, update: &[f32], source: &mut S) -> Result<Vec<i64>, NoiseError> {
         let mut noise = vec![0; self.dimension as usize];
         self.table.fill(source, &mut noise)?;
         let clipped = clip_to_lattice(update, noise.len(), self.clip, self.steps);
-        // Dropping the upper half of the two's complement is the remainder modulo 2^32.
-        Ok(clipped.iter().zip(&noise).map(|(x, noise)| x.wrapping_add(*noise) as u32).collect())
+        Ok(clipped.iter().zip(&noise).map(|(x, noise)| x.wrapping_add(*noise)).collect())
     }
 
     /// The noisy sum of the clipped updates, in the units of the updates, from a sum modulo 2^32.

@@ -4,7 +4,8 @@
 //! Where data may not leave its owners, models travel instead. What an owner sends back still tells about their data, so
 //! two questions have to be answered: who sees one client's update, and what does the sum of all say about one client.
 //! [`secagg`] answers the first: the server learns the sum and nothing else. [`DistributedGaussian`] and [`Plan`] answer
-//! the second: every update is clipped, the sum is noised, and a [`Guarantee`] says at which ε.
+//! the second: every update is clipped, the sum is noised, and a [`Guarantee`] says at which ε. Where two servers are at
+//! hand that do not collude, the feature `homomorphic` has another answer to the first, without masks.
 //!
 //! # What this crate does not do
 //! It opens no connection: messages are values that can be serialised, and [`simulate`](Plan::simulate) passes them on in
@@ -22,6 +23,8 @@ mod clip;
 mod discrete;
 mod error;
 mod guarantee;
+#[cfg(feature = "homomorphic")]
+pub mod homomorphic;
 mod rounds;
 pub mod secagg;
 #[cfg(test)]

@@ -296,15 +296,21 @@ pub fn secure_round(
     dropouts: &Dropouts,
     source: &mut NoiseSource,
 ) -> Result<Vec<f64>, RoundError> {
-    let wrong = |field, problem| Err(ProtocolError::InvalidParameters { field, problem }.into());
+    check_made_for(noise, session)?;
+    let inputs = updates.iter().map(|update| noise.encode(update, source)).collect::<Result<Vec<_>, _>>()?;
+    Ok(noise.decode(&run(session, &inputs, dropouts, source)?))
+}
+
+/// Checks that a session gives its sums all of the noise that the mechanism prices.
+pub(crate) fn check_made_for(noise: &DistributedGaussian, session: &Parameters) -> Result<(), ProtocolError> {
+    let wrong = |field, problem| Err(ProtocolError::InvalidParameters { field, problem });
     if session.dimension() != noise.dimension() {
         return wrong("dimension", "that of the mechanism");
     }
     if session.clients() > noise.clients() || session.honest() < noise.honest() {
         return wrong("threshold", "as large, and clients as few, as the mechanism is made for");
     }
-    let inputs = updates.iter().map(|update| noise.encode(update, source)).collect::<Result<Vec<_>, _>>()?;
-    Ok(noise.decode(&run(session, &inputs, dropouts, source)?))
+    Ok(())
 }
 
 /// The clients of one round: each with the same probability, independently of all others.

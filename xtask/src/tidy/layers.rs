@@ -58,6 +58,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("maud", &["dither-report"]),
     ("faer", &["dither-learn"]),
     ("safetensors", &["dither-learn"]),
+    ("fhe", &["dither-federated"]),
 ];
 
 /// Crates without runtime, storage and clock.

@@ -108,7 +108,7 @@ impl Parameters {
     }
 
     /// Checks that a message is of this session.
-    pub(super) fn check_session(&self, session: &[u8; 32]) -> Result<(), ProtocolError> {
+    pub(crate) fn check_session(&self, session: &[u8; 32]) -> Result<(), ProtocolError> {
         if *session == self.digest { Ok(()) } else { Err(ProtocolError::ForeignSession) }
     }
 
@@ -119,12 +119,12 @@ impl Parameters {
     }
 
     /// Checks that a client has a number of this session.
-    pub(super) fn check_client(&self, client: ClientId) -> Result<(), ProtocolError> {
+    pub(crate) fn check_client(&self, client: ClientId) -> Result<(), ProtocolError> {
         if client.0 < self.fields.clients { Ok(()) } else { Err(ProtocolError::UnknownClient(client)) }
     }
 
     /// Checks that a vector has the right length.
-    pub(super) fn check_vector(&self, found: usize) -> Result<(), ProtocolError> {
+    pub(crate) fn check_vector(&self, found: usize) -> Result<(), ProtocolError> {
         let expected = self.fields.dimension as usize;
         if found == expected { Ok(()) } else { Err(ProtocolError::WrongSize { expected, found }) }
     }
