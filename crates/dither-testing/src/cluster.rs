@@ -50,6 +50,11 @@ impl Cluster {
         format!("ballista://127.0.0.1:{}", self.port)
     }
 
+    /// Where the scheduler listens on this machine.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The folder in which an executor keeps rows while they are passed on.
     pub fn work_dir(&self, executor: usize) -> PathBuf {
         self.folder.join(executor.to_string())
