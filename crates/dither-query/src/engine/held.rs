@@ -5,9 +5,9 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
@@ -156,6 +156,7 @@ struct Held {
     _reservation: MemoryReservation,
 }
 
+#[async_trait]
 impl TableProvider for Held {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
@@ -165,28 +166,19 @@ impl TableProvider for Held {
         TableType::Base
     }
 
-    fn scan<'a, 'b, 'c, 'd, 'e>(
-        &'a self,
-        state: &'b dyn Session,
-        projection: Option<&'c Vec<usize>>,
-        filters: &'d [Expr],
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
         limit: Option<usize>,
-    ) -> Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'e>>
-    where
-        'a: 'e,
-        'b: 'e,
-        'c: 'e,
-        'd: 'e,
-        Self: 'e,
-    {
-        Box::pin(async move {
-            let all: Vec<usize> = (0..self.table.schema().fields().len()).collect();
-            let chosen = projection.unwrap_or(&all);
-            let held = chosen.iter().map(|column| self.places.iter().position(|place| place == column));
-            match held.collect::<Option<Vec<usize>>>() {
-                Some(held) => self.rows.scan(state, Some(&held), filters, limit).await,
-                None => self.table.scan(state, projection, filters, limit).await,
-            }
-        })
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.table.schema().fields().len()).collect();
+        let chosen = projection.unwrap_or(&all);
+        let held = chosen.iter().map(|column| self.places.iter().position(|place| place == column));
+        match held.collect::<Option<Vec<usize>>>() {
+            Some(held) => self.rows.scan(state, Some(&held), filters, limit).await,
+            None => self.table.scan(state, projection, filters, limit).await,
+        }
     }
 }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
@@ -96,6 +96,7 @@ impl Delimited {
     }
 }
 
+#[async_trait]
 impl TableProvider for Delimited {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -105,34 +106,25 @@ impl TableProvider for Delimited {
         TableType::Base
     }
 
-    fn scan<'a, 'b, 'c, 'd, 'e>(
-        &'a self,
-        _: &'b dyn Session,
-        projection: Option<&'c Vec<usize>>,
-        _: &'d [Expr],
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
         limit: Option<usize>,
-    ) -> Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'e>>
-    where
-        'a: 'e,
-        'b: 'e,
-        'c: 'e,
-        'd: 'e,
-        Self: 'e,
-    {
-        Box::pin(async move {
-            let all = (0..self.columns.len()).collect();
-            let chosen = projection.unwrap_or(&all);
-            let schema = Arc::new(self.schema.project(chosen)?);
-            let scan = Scan {
-                schema: Arc::clone(&schema),
-                columns: chosen.iter().filter_map(|index| self.columns.get(*index).cloned()).collect(),
-                csv: self.csv.clone(),
-                path: self.path.clone(),
-                progress: Arc::clone(&self.progress),
-            };
-            let plan = StreamingTableExec::try_new(schema, vec![Arc::new(scan)], None, [], false, limit)?;
-            Ok(Arc::new(plan) as Arc<dyn ExecutionPlan>)
-        })
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all = (0..self.columns.len()).collect();
+        let chosen = projection.unwrap_or(&all);
+        let schema = Arc::new(self.schema.project(chosen)?);
+        let scan = Scan {
+            schema: Arc::clone(&schema),
+            columns: chosen.iter().filter_map(|index| self.columns.get(*index).cloned()).collect(),
+            csv: self.csv.clone(),
+            path: self.path.clone(),
+            progress: Arc::clone(&self.progress),
+        };
+        let plan = StreamingTableExec::try_new(schema, vec![Arc::new(scan)], None, [], false, limit)?;
+        Ok(Arc::new(plan))
     }
 }
 
