@@ -15,7 +15,7 @@ use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use dither_core::{Charged, Mechanism};
 use futures::StreamExt;
@@ -124,7 +124,7 @@ pub(super) async fn read(
         MemoryLimit::Infinite | MemoryLimit::Unknown => MOST,
     };
     let reservation = MemoryConsumer::new("held rows").register(pool);
-    let mut batches = scan.execute(0, Arc::clone(&environment))?;
+    let mut batches = execute_stream(Arc::clone(&scan), Arc::clone(&environment))?;
     let mut parts: Vec<Vec<RecordBatch>> = vec![Vec::new(); state.config().target_partitions().max(1)];
     let (count, mut bytes) = (parts.len(), 0);
     let mut place = 0;

@@ -281,6 +281,42 @@ async fn sv_08_only_regular_files_are_opened() {
     assert!(matches!(refused("absent.csv"), SourceError::Open { .. }));
 }
 
+/// A large file is read in parts, and has the rows that it has as a whole; an archive, and one whose cells may hold line breaks,
+/// is not cut.
+#[tokio::test]
+async fn sq_24_a_large_file_has_the_same_rows_in_parts() {
+    let folder = folder("parts");
+    let odd = ["\"open,", "\"a\"\"b\",", "é,", "\u{feff},", ","];
+    let rows: String = (0..170_000_usize).map(|n| format!("{n},{}{}\n", odd[n % odd.len()], n * 7919 % 1000)).collect();
+    let text = format!("\u{feff}n,word,x\n{rows}");
+    assert!(text.len() as u64 > 2 << 20 && text.len() < 3 << 20, "{}", text.len());
+    write(&folder, "t.csv", text.as_bytes());
+    write(&folder, "t.csv.gz", &gzip(text.as_bytes()));
+    let columns = "n = { type = \"integer\" }\nword = { type = \"text\" }\nx = { type = \"integer\" }";
+    let asked = "SELECT count(*), sum(n), sum(x), count(DISTINCT word), sum(length(word)) FROM t";
+    let mut answers = Vec::new();
+    for (source, more, threads, parts) in [
+        ("t.csv", "", 1, 1),
+        ("t.csv", "", 2, 2),
+        ("t.csv", "", 8, 2),
+        ("t.csv.gz", "", 8, 1),
+        ("t.csv", "csv = { multiline = true }", 8, 1),
+    ] {
+        let provider = open(&table(source, columns, more), &folder, &Arc::default()).unwrap();
+        let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(threads));
+        let plan = provider.scan(&context.state(), None, &[], None).await.unwrap();
+        assert_eq!(plan.properties().output_partitioning().partition_count(), parts, "{source} {more}");
+        context.register_table("t", provider).unwrap();
+        let batches = context.sql(asked).await.unwrap().collect().await.unwrap();
+        let row: Vec<String> =
+            batches[0].columns().iter().map(|column| array_value_to_string(column, 0).unwrap()).collect();
+        answers.push(row);
+    }
+    assert_eq!(answers[0][..2], ["170000", "14449915000"]);
+    assert!(answers[..4].windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+    assert_ne!(answers[4], answers[0], "an open quote takes in rows where cells may hold line breaks");
+}
+
 #[tokio::test]
 async fn only_asked_columns_are_parsed_and_the_progress_moves() {
     let folder = folder("progress");
