@@ -17,7 +17,8 @@ async fn bg_09_other_columns_than_were_asked_for_are_a_failure_of_one_text() {
         "PostgreSQL answered with other columns than were asked for",
         "PostgreSQL and this program do not understand each other",
     );
-    let changes: [(fn(String) -> String, Option<&str>); 6] = [
+    type Change = fn(String) -> String;
+    let changes: [(Change, Option<&str>); 6] = [
         (|sql| sql, None),
         (|sql| format!("SELECT FROM ({sql}) AS q"), Some(other)),
         (|sql| format!("SELECT a FROM ({sql}) AS q(a)"), Some(other)),
