@@ -195,3 +195,35 @@ impl Engine for BallistaEngine {
         Some(Box::pin(async move { self.run(&plan, Purpose::Rehearsal).await }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+
+    #[test]
+    fn rows_have_the_columns_of_their_plan_or_are_a_failure_of_one_text() {
+        let (text, whole, sum) = (DataType::Utf8, DataType::Int64, DataType::Decimal128(38, 0));
+        let schema = |columns: &[(&str, &DataType)]| -> SchemaRef {
+            let fields = columns.iter().map(|(name, kind)| Field::new(*name, (*kind).clone(), true));
+            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        };
+        let planned = schema(&[("k0", &text), ("units", &whole), ("s0", &sum)]);
+        let good = RecordBatch::new_empty(Arc::clone(&planned));
+        assert!(fits(&[], &planned).is_ok() && fits(&[good.clone(), good.clone()], &planned).is_ok());
+        for other in [
+            schema(&[]),
+            schema(&[("k0", &text), ("units", &whole)]),
+            schema(&[("k0", &text), ("units", &whole), ("s0", &sum), ("s1", &sum)]),
+            schema(&[("k0", &text), ("rows", &whole), ("s0", &sum)]),
+            schema(&[("units", &whole), ("k0", &text), ("s0", &sum)]),
+            schema(&[("k0", &whole), ("units", &whole), ("s0", &sum)]),
+            schema(&[("k0", &text), ("units", &whole), ("s0", &DataType::Decimal128(38, 2))]),
+        ] {
+            let rows = [good.clone(), RecordBatch::new_empty(other)];
+            let error = fits(&rows, &planned).unwrap_err();
+            assert_eq!(error.to_string(), "the question could not be answered; the charge stands");
+            assert_eq!(error.operator_detail(), "the cluster answered with other columns than were asked for");
+        }
+    }
+}

@@ -5,7 +5,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use dither_testing::proxy::{between, replace};
 use dither_testing::{Cluster, Values, write_parquet};
 
 const POLICY: &str = r#"
@@ -212,6 +215,48 @@ fn bg_09_a_cluster_that_is_lost_while_rows_are_read_keeps_the_charge_and_a_retry
     plausible(&answer, 100_000);
     assert_eq!(json(&answer)["remaining"]["epsilon"], 0.5, "charged once");
     assert_eq!(clinic.left(), left);
+}
+
+/// Executors of another version, or somebody between, that answer with other columns than were asked for: of what they say
+/// nothing is shown, and the charge stands. The control is the same way without a change.
+#[test]
+fn bg_09_a_cluster_that_answers_with_other_columns_shows_one_constant_text_and_a_retry_is_free() {
+    let clinic = Clinic::new(1000);
+    let cluster = clinic.cluster(1);
+    // Plans of made-up rows name no file: a cluster that is honest until rows are read.
+    let (reading, lie) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (reads, lying) = (Arc::clone(&reading), Arc::clone(&lie));
+    let port = between(
+        cluster.port(),
+        move |asked| {
+            reads.fetch_or(asked.windows(8).any(|word| word == b".parquet"), Ordering::SeqCst);
+        },
+        move |answer| match (reading.load(Ordering::SeqCst), lying.load(Ordering::SeqCst)) {
+            // Another name, and two columns of one type that change their places.
+            (true, 1) => replace(answer, b"\x05\0\0\0units\0", b"\x05\0\0\0staff\0"),
+            (true, 2) => {
+                replace(answer, b"\x02\0\0\0s0\0", b"\x02\0\0\0??\0");
+                replace(answer, b"\x02\0\0\0n0\0", b"\x02\0\0\0s0\0");
+                replace(answer, b"\x02\0\0\0??\0", b"\x02\0\0\0n0\0");
+            }
+            _ => {}
+        },
+    );
+    let url = format!("ballista://127.0.0.1:{port}");
+    for change in [1, 2] {
+        lie.store(change, Ordering::SeqCst);
+        let failed = clinic.query(&url, "0.5");
+        assert!(!failed.status.success() && failed.stdout.is_empty(), "{change}");
+        assert_eq!(stderr(&failed), FAILED);
+        let log = fs::read_to_string(clinic.folder.path().join("operator.log")).unwrap();
+        assert!(log.trim_end().ends_with("the cluster answered with other columns than were asked for"), "{log}");
+        assert_eq!(log.lines().count(), change);
+        assert!(clinic.left().contains("0.5"), "{}", clinic.left());
+    }
+    lie.store(0, Ordering::SeqCst);
+    let answer = clinic.query(&url, "0.5");
+    plausible(&answer, 1000);
+    assert_eq!(json(&answer)["remaining"]["epsilon"], 0.5, "charged once");
 }
 
 #[test]

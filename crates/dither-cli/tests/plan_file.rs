@@ -148,6 +148,24 @@ fn a_question_that_is_refused_is_named() {
 }
 
 #[test]
+fn sv_10_a_huge_file_and_a_deep_question_are_refused_without_a_crash() {
+    let clinic = Clinic::new("basic");
+    let deep = |open: &str, inner: &str| format!("{}{inner}{}", open.repeat(1_000), ")".repeat(1_000));
+    for question in [
+        format!("SELECT COUNT(*) FROM visits WHERE age IN (1{})", ", 1".repeat(3_400_000)),
+        format!("SELECT COUNT(*) FROM visits -- {}", "x".repeat(10_000_000)),
+        format!("SELECT COUNT(*) FROM {}", deep("(SELECT * FROM ", "visits")),
+        format!("SELECT COUNT(*) FROM visits WHERE {} > 1", deep("ABS(", "age")),
+    ] {
+        clinic.write("questions.sql", &format!("-- @epsilon 1\n{question};"));
+        let refused = clinic.run(&["plan", "-p", "policy.toml", "--file", "questions.sql"]);
+        let shown = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{question:.80}: {shown:.300}");
+        assert!(shown.starts_with("error[") && shown.len() < 2_000, "{question:.80}: {shown:.300}");
+    }
+}
+
+#[test]
 fn intervals_for_sampling_are_planned_and_answered_in_columns_of_their_own() {
     let clinic = Clinic::new("basic");
     let sql = "SELECT AVG(age) AS mean, COUNT(*) AS n FROM visits";

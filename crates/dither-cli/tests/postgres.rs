@@ -6,9 +6,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dither_testing::Postgres;
+use dither_testing::proxy::{between, replace};
 
 const POLICY: &str = r#"
 dataset = "clinic"
@@ -202,6 +205,42 @@ fn bg_09_a_row_on_which_a_view_fails_shows_one_constant_text() {
     assert_eq!(stderr(&failed), FAILED);
     let log = fs::read_to_string(clinic.folder.path().join("operator.log")).unwrap();
     assert!(log.trim_end().ends_with("PostgreSQL refused with SQLSTATE 22012"), "{log}");
+}
+
+/// A server, or somebody between, that says its columns are numbers where texts were asked for. The control is the same
+/// way without a change.
+#[test]
+fn bg_09_a_server_that_answers_with_other_columns_shows_one_constant_text_and_a_retry_is_free() {
+    let Some(clinic) = Clinic::new() else { return };
+    // Made-up rows come from no table: a server that is honest until rows are read.
+    let (reading, lying) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+    let (reads, lies) = (Arc::clone(&reading), Arc::clone(&lying));
+    let port = between(
+        clinic.server.port(),
+        move |asked| {
+            let asked = String::from_utf8_lossy(asked);
+            let read = asked.contains("FROM \"clinic\".\"visits\"") && !asked.contains("PREPARE");
+            reads.fetch_or(read, Ordering::SeqCst);
+        },
+        move |answer| {
+            if reading.load(Ordering::SeqCst) && lies.load(Ordering::SeqCst) {
+                // A column of the type `text` of any length, and one of the type `int4`.
+                replace(answer, b"\0\0\0\x19\xff\xff\xff\xff\xff\xff", b"\0\0\0\x17\0\x04\xff\xff\xff\xff");
+            }
+        },
+    );
+    let url = format!("postgres://analyst:topsecret@127.0.0.1:{port}/postgres");
+    let sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward";
+    let ask = || clinic.run(&["query", "-p", "policy.toml", sql, "-e", "0.5", "-f", "json", "--engine", &url]);
+    let failed = ask();
+    assert!(!failed.status.success() && failed.stdout.is_empty());
+    assert_eq!(stderr(&failed), FAILED);
+    let log = fs::read_to_string(clinic.folder.path().join("operator.log")).unwrap();
+    assert!(log.trim_end().ends_with("PostgreSQL and this program do not understand each other"), "{log}");
+    let left = clinic.left();
+    lying.store(false, Ordering::SeqCst);
+    assert_eq!(json(&ask())["remaining"]["epsilon"], 0.5, "charged once");
+    assert_eq!(clinic.left(), left);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use dither_query::source::{DatabaseRelation, Progress, SourceError, Table, Table
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::connection::{Connection, ConnectionError};
-use crate::plan::statement;
+use crate::plan::{Statement, statement};
 use crate::result;
 use crate::server::{Server, UrlError};
 use crate::table::{LookError, PostgresTable};
@@ -144,9 +144,20 @@ fn relation(table: &TablePolicy) -> Result<DatabaseRelation, SourceError> {
 /// Runs a plan as one statement.
 async fn run(connection: &mut Connection, plan: &LogicalPlan, secret: &str) -> Result<Vec<RecordBatch>, EngineError> {
     let statement = statement(plan, secret).map_err(|refusal| EngineError(Box::new(refusal)))?;
+    answered(connection, &statement, secret).await
+}
+
+/// What a server answers to a statement, if it has the columns of its plan.
+pub(crate) async fn answered(
+    connection: &mut Connection,
+    statement: &Statement,
+    secret: &str,
+) -> Result<Vec<RecordBatch>, EngineError> {
     let parameters: &[&str] = if statement.secret { &[secret] } else { &[] };
     let rows = connection.run(&statement.sql, parameters).await.map_err(failed)?;
-    Ok(vec![result::batch(&rows, &statement.schema)?])
+    let other =
+        |_| EngineError(Box::new(io::Error::other("PostgreSQL answered with other columns than were asked for")));
+    Ok(vec![result::batch(&rows, &statement.schema).map_err(other)?])
 }
 
 /// A failure while rows are read. For the operator: its kind, which holds no values.

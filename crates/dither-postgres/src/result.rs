@@ -15,6 +15,9 @@ use crate::expr::{Family, family};
 
 /// Reads texts as what the plan says they are.
 pub(crate) fn batch(rows: &[Row], schema: &SchemaRef) -> Result<RecordBatch> {
+    if rows.iter().any(|row| row.len() != schema.fields().len()) {
+        return Err(odd());
+    }
     let columns = schema.fields().iter().enumerate();
     let columns = columns.map(|(index, field)| column(rows, index, field.data_type())).collect::<Result<_>>()?;
     Ok(RecordBatch::try_new(all_nullable(schema), columns)?)
@@ -79,7 +82,9 @@ mod tests {
             let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", kind.clone(), false)]));
             let good = batch(&[vec![Some(text.into())], vec![None]], &schema).unwrap();
             assert_eq!((good.column(0).null_count(), good.column(0).data_type()), (1, &kind));
-            assert!(batch(&[vec![]], &schema).is_err());
+            for width in [0, 2] {
+                assert!(batch(&[vec![None], vec![None; width]], &schema).is_err(), "{width}");
+            }
             if kind != DataType::Utf8 {
                 assert!(batch(&[vec![Some("x".into())]], &schema).is_err(), "{kind}");
             }

@@ -17,14 +17,14 @@ use dither_query::source::database::LARGEST;
 use dither_query::source::{SourceError, Table, Tables, schema};
 use dither_query::{Policy, Refusal};
 use dither_testing::questions::{self, PERSON, Sources, question};
-use dither_testing::{Postgres, Random};
+use dither_testing::{Postgres, Random, setting};
 use tokio::sync::Mutex;
 
 use crate::PostgresEngine;
-use crate::engine::failed;
+use crate::engine::{answered, failed};
 use crate::plan::statement;
-use crate::result;
 
+mod columns;
 mod connection;
 
 const DAY: i64 = 86_400_000_000;
@@ -247,10 +247,6 @@ async fn there(engine: &PostgresEngine, policy: &Policy) -> Tables {
     tables
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 /// Compares an engine with both of this process on random questions and rows. Counts those that were compared, those
 /// that were refused, and gives the first that differs.
 async fn compare(server: &Postgres, engine: &dyn Engine, rounds: u64, seed: u64) -> (u64, u64, Option<String>) {
@@ -321,11 +317,9 @@ impl Engine for Mutant {
         Box::pin(async move {
             let connection = Mutex::new(self.0.begin().await.map_err(failed)?);
             let run = async |plan: LogicalPlan| {
-                let statement = statement(&plan, bounding.secret).map_err(|error| EngineError(error.into()))?;
-                let sql = (self.1)(statement.sql);
-                let parameters: &[&str] = if statement.secret { &[bounding.secret] } else { &[] };
-                let rows = connection.lock().await.run(&sql, parameters).await.map_err(failed)?;
-                Ok(vec![result::batch(&rows, &statement.schema)?])
+                let mut statement = statement(&plan, bounding.secret).map_err(|error| EngineError(error.into()))?;
+                statement.sql = (self.1)(statement.sql);
+                answered(&mut *connection.lock().await, &statement, bounding.secret).await
             };
             portable(bounding, tables, run).await
         })

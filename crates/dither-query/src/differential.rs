@@ -5,186 +5,28 @@
 //! `DITHER_SEED` set another size and another seed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use datafusion::arrow::array::{Float64Array, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::datasource::MemTable;
 use dither_core::{ContributionBounds, Key};
-use dither_mechanisms::{Block, ExactRow, ExactTable, Histogram, KeyRule, Laplace, Noise};
-use dither_testing::Random;
+use dither_mechanisms::ExactTable;
+use dither_testing::{Random, setting};
 use sha2::{Digest, Sha256};
 
 mod choices;
+mod distance;
 mod memory;
 mod periods;
+mod questions;
+mod squares;
+mod tables;
 mod values;
 
 use crate::engine::{Engine, LocalEngine, exact};
-use crate::plan::{Measure, MechanismChoice, QueryPlan, price, shape};
-use crate::policy::Policy;
+use crate::plan::QueryPlan;
 use crate::source::Table;
-
-/// A row: unit, g, h, x, y.
-#[derive(Debug, Clone, PartialEq)]
-struct Row {
-    unit: Option<i64>,
-    g: Option<&'static str>,
-    h: Option<i64>,
-    x: Option<i64>,
-    y: Option<f64>,
-}
-
-const GROUPS: [&str; 4] = ["a", "b", "c", "zz"];
-
-fn policy(unit: &str, groups: u32, rows: u32) -> Policy {
-    let bounds = match unit {
-        "\"row\"" => String::new(),
-        _ => format!("max_groups_per_unit = {groups}\nmax_rows_per_group = {rows}"),
-    };
-    let text = format!(
-        r#"
-        dataset = "test"
-        [budget]
-        epsilon = 100
-        delta = 0.1
-        [tables.t]
-        source = "t.csv"
-        privacy_unit = {unit}
-        {bounds}
-        [tables.t.columns]
-        u = {{ type = "integer" }}
-        g = {{ type = "text", keys = ["b", "a", "absent"] }}
-        free = {{ type = "text", name_in_source = "g2" }}
-        h = {{ type = "integer" }}
-        x = {{ type = "integer", bounds = [-3, 50] }}
-        y = {{ type = "number", bounds = [0, 1], step = 0.25 }}
-        wide = {{ type = "number", expression = "y", approx_bounds = true }}
-        "#
-    );
-    Policy::from_toml(&text, ".").unwrap()
-}
-
-fn rows(random: &mut Random) -> Vec<Row> {
-    let units = 1 + random.below(6) as i64;
-    let count = random.below(40);
-    let whale = random.below(3) == 0;
-    (0..count)
-        .map(|_| Row {
-            // One unit may own half of all rows; some rows have no unit.
-            unit: match random.below(12) {
-                0 => None,
-                n if whale && n % 2 == 0 => Some(0),
-                _ => Some(random.below(units as u64) as i64),
-            },
-            g: (random.below(8) > 0).then(|| random.of(&GROUPS)),
-            h: (random.below(8) > 0).then(|| random.below(3) as i64),
-            x: random.of(&[None, Some(-7), Some(0), Some(1), Some(42), Some(50), Some(i64::MAX), Some(i64::MIN)]),
-            y: random.of(&[None, Some(0.1), Some(0.5), Some(f64::NAN), Some(f64::INFINITY), Some(-0.0), Some(-1e308)]),
-        })
-        .collect()
-}
-
-fn provider(rows: &[Row], partitions: usize) -> Arc<MemTable> {
-    let schema = Arc::new(Schema::new(vec![
-        Field::new("u", DataType::Int64, true),
-        Field::new("g", DataType::Utf8, true),
-        Field::new("free", DataType::Utf8, true),
-        Field::new("h", DataType::Int64, true),
-        Field::new("x", DataType::Int64, true),
-        Field::new("y", DataType::Float64, true),
-    ]));
-    let batch = |rows: &[Row]| {
-        RecordBatch::try_new(
-            Arc::clone(&schema),
-            vec![
-                Arc::new(rows.iter().map(|row| row.unit).collect::<Int64Array>()),
-                Arc::new(rows.iter().map(|row| row.g).collect::<StringArray>()),
-                Arc::new(rows.iter().map(|row| row.g).collect::<StringArray>()),
-                Arc::new(rows.iter().map(|row| row.h).collect::<Int64Array>()),
-                Arc::new(rows.iter().map(|row| row.x).collect::<Int64Array>()),
-                Arc::new(rows.iter().map(|row| row.y).collect::<Float64Array>()),
-            ],
-        )
-        .unwrap()
-    };
-    let chunk = rows.len().div_ceil(partitions).max(1);
-    let mut parts: Vec<Vec<RecordBatch>> = rows.chunks(chunk).map(|rows| vec![batch(rows)]).collect();
-    if parts.is_empty() {
-        parts.push(vec![batch(&[])]);
-    }
-    Arc::new(MemTable::try_new(schema, parts).unwrap())
-}
-
-/// A question that one in three times asks about samples as well, where it can.
-async fn perhaps_sampled(random: &mut Random, sql: &str, policy: &Policy) -> QueryPlan {
-    if random.below(3) == 0 { sampled(sql, policy).await } else { plan(sql, policy).await }
-}
-
-/// A question that asks about samples, where it can.
-async fn sampled(sql: &str, policy: &Policy) -> QueryPlan {
-    let (shape, _) = shape(sql, policy).await.unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
-    let shape = shape.clone().with_sampling().unwrap_or(shape);
-    price(shape, "1".parse().unwrap(), "1e-3".parse().unwrap(), MechanismChoice::Laplace).unwrap()
-}
-
-/// A random question over the columns of the policy.
-fn question(random: &mut Random) -> String {
-    let aggregates = [
-        "COUNT(*)",
-        "COUNT(x)",
-        "SUM(x)",
-        "AVG(x)",
-        "AVG(y)",
-        "SUM(y)",
-        "SUM(x * 2 + 1)",
-        "COUNT(DISTINCT u)",
-        "SUM(CASE WHEN h = 1 THEN x ELSE 0 END)",
-        "SUM(x, contribution_bounds_per_row => (0, 10))",
-        "COUNT(*) FILTER (WHERE h > 0)",
-        "SUM(ABS(y))",
-        "VAR_POP(x)",
-        "STDDEV(y)",
-        "COVAR_SAMP(x, y)",
-        "CORR(y, x)",
-        "COUNT(DISTINCT h)",
-        "COUNT(DISTINCT y) FILTER (WHERE x > 0)",
-        "COUNT(DISTINCT g || free)",
-        "MEDIAN(x)",
-        "PERCENTILE_CONT(x, 0.9)",
-        "MIN(y)",
-        "MAX(x * 2)",
-        "SUM(wide)",
-        "AVG(wide) FILTER (WHERE h > 0)",
-        "STDDEV(wide)",
-        "PERCENTILE_CONT(h, 0.2, contribution_bounds_per_row => (0, 2)) FILTER (WHERE x > 0)",
-    ];
-    let mut chosen = BTreeSet::new();
-    for _ in 0..=random.below(3) {
-        chosen.insert(random.of(&aggregates));
-    }
-    let keys = random.of(&[
-        "",
-        "",
-        "g",
-        "free",
-        "h",
-        "g, h",
-        "CASE WHEN h > 1 THEN 'big' ELSE 'small' END",
-        "bucket(y, 0.25, 0.5)",
-    ]);
-    let filter = random.of(&["", "", " WHERE x > 0", " WHERE h = 1 OR g = 'a'", " WHERE 1 / (x - 42) >= 0"]);
-    let list = chosen.into_iter().collect::<Vec<_>>().join(", ");
-    match keys {
-        "" => format!("SELECT {list} FROM t{filter}"),
-        keys => format!("SELECT {keys}, {list} FROM t{filter} GROUP BY {keys}"),
-    }
-}
-
-async fn plan(sql: &str, policy: &Policy) -> QueryPlan {
-    let (shape, _) = shape(sql, policy).await.unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
-    price(shape, "1".parse().unwrap(), "1e-3".parse().unwrap(), MechanismChoice::Laplace).unwrap()
-}
+pub(crate) use distance::violates;
+use questions::{perhaps_sampled, plan, question, sampled};
+use tables::{Row, policy, provider, rows};
 
 async fn integers(plan: &QueryPlan, rows: &[Row], partitions: usize) -> ExactTable {
     static ENGINES: LazyLock<[LocalEngine; 3]> = LazyLock::new(|| [1, 2, 4].map(LocalEngine::new));
@@ -195,81 +37,6 @@ async fn integers_by(engine: &dyn Engine, plan: &QueryPlan, rows: &[Row], partit
     let table: Table = provider(rows, partitions);
     let tables = BTreeMap::from([("t".to_owned(), table)]);
     exact(plan, &tables, "secret", engine).await.unwrap_or_else(|error| panic!("{:?}", error.0))
-}
-
-/// By how much two exact tables differ.
-struct Distance {
-    /// In each block: the l1 norm and the squared l2 norm.
-    blocks: Vec<(u128, u128)>,
-    /// In each histogram: the most rows of one group, the number of groups, and the rows of all.
-    histograms: Vec<(u64, u64, u64)>,
-    /// In how many keys.
-    keys: u128,
-}
-
-fn distance(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> Distance {
-    let width: usize = plan.measures.iter().map(Measure::width).sum();
-    let index = |table: &ExactTable| -> BTreeMap<String, ExactRow> {
-        table.rows.iter().map(|row| (serde_json::to_string(&row.key).unwrap(), row.clone())).collect()
-    };
-    let (one, two) = (index(one), index(two));
-    let keys: BTreeSet<&String> = one.keys().chain(two.keys()).collect();
-    let histograms = vec![Histogram::new(); plan.ranks.len() + plan.found.len()];
-    let absent = ExactRow { key: Vec::new(), values: vec![0; width], units: 0, histograms };
-    let mut blocks = vec![(0, 0); plan.measures.len()];
-    let mut moved = vec![(0, 0, 0); plan.ranks.len() + plan.found.len()];
-    let mut changed = 0;
-    for key in keys {
-        let (one, two) = (one.get(key).unwrap_or(&absent), two.get(key).unwrap_or(&absent));
-        let (a, b) = (&one.values, &two.values);
-        changed += u128::from(one.units.abs_diff(two.units));
-        for (moved, (a, b)) in moved.iter_mut().zip(one.histograms.iter().zip(&two.histograms)) {
-            let count =
-                |histogram: &Histogram, point| histogram.iter().find(|(p, _)| *p == point).map_or(0, |(_, n)| *n);
-            let points: BTreeSet<u32> = a.iter().chain(b).map(|(point, _)| *point).collect();
-            let rows: u64 = points.into_iter().map(|point| count(a, point).abs_diff(count(b, point))).sum();
-            *moved = (moved.0.max(rows), moved.1 + u64::from(rows > 0), moved.2 + rows);
-        }
-        let mut column = 0;
-        for (block, measure) in plan.measures.iter().enumerate() {
-            for _ in 0..measure.width() {
-                let difference = a[column].abs_diff(b[column]);
-                blocks[block].0 += difference;
-                blocks[block].1 += difference * difference;
-                column += 1;
-            }
-        }
-    }
-    Distance { blocks, histograms: moved, keys: changed }
-}
-
-/// Whether two tables differ by more than the plan claims.
-pub(crate) fn violates(plan: &QueryPlan, one: &ExactTable, two: &ExactTable) -> bool {
-    let Distance { blocks, histograms, keys: changed } = distance(plan, one, two);
-    let bounds = plan.effective_bounds();
-    let apart = plan.mechanism.found.iter().zip(&histograms[plan.ranks.len()..]).any(|(found, &(rows, _, all))| {
-        // Sums between any bounds move by what is charged for, since so many rows move.
-        all > found.rows() || rows > u64::from(bounds.max_rows_per_group.get())
-    });
-    let off = plan.mechanism.quantiles.iter().zip(histograms).any(|(quantiles, (rows, groups, _))| {
-        assert_eq!(
-            quantiles.rows(),
-            u64::from(bounds.max_rows_per_group.get()),
-            "the choice reads the bounds of the plan"
-        );
-        rows > quantiles.rows() || groups > u64::from(bounds.max_groups_per_unit.get())
-    });
-    let over = plan.measures.iter().zip(&plan.mechanism.blocks).zip(blocks).any(|((measure, block), (l1, l2))| {
-        let (claimed, euclid) = plan.sensitivity(measure).unwrap();
-        let Noise::Laplace(laplace) = block.noise else { panic!("Laplace was asked for") };
-        assert_eq!(laplace.sensitivity(), claimed, "the noise reads the sensitivity of the plan");
-        l1 > claimed.steps() || l2 > euclid.squared()
-    });
-    let keys = match &plan.mechanism.keys {
-        KeyRule::Public | KeyRule::Top(_) => false,
-        KeyRule::Threshold(rule) => changed > u128::from(rule.max_groups_per_unit().get()),
-    };
-    over || off || apart || keys
 }
 
 /// The same integers by loops over a map.
@@ -310,10 +77,6 @@ fn reference(sql: &str, plan: &QueryPlan, rows: &[Row], secret: &str) -> Option<
         }
     }
     Some(totals)
-}
-
-pub(crate) fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -379,66 +142,6 @@ async fn the_comparison_catches_a_bound_that_is_not_enforced() {
         "SELECT h, SUM(wide) FROM t GROUP BY h",
     ] {
         assert_eq!(caught(&plan(sql, &policy).await, &mut random).await, (true, false), "{sql}");
-    }
-}
-
-/// Totals of units that are squared move with the square of its rows, and more rows than are charged for are caught.
-#[tokio::test]
-async fn se_14_squares_of_totals_move_by_no_more_than_the_plan_claims() {
-    let mut random = Random(31);
-    let policy = policy("{ column = \"u\" }", 2, 2);
-    for sql in
-        ["SELECT g, AVG(x) FROM t GROUP BY g", "SELECT g, SUM(y), COUNT(*) FROM t GROUP BY g", "SELECT COUNT(x) FROM t"]
-    {
-        let mut honest = sampled(sql, &policy).await;
-        // Nothing but the squares: the others are held to their claims elsewhere.
-        honest.shape.measures.retain(|measure| matches!(measure, Measure::UnitSquares(_)));
-        assert!(!honest.measures.is_empty(), "{sql}");
-        honest.mechanism.blocks = honest
-            .measures
-            .iter()
-            .map(|measure| {
-                let (claimed, _) = honest.sensitivity(measure).unwrap();
-                let noise = Laplace::for_epsilon(claimed, "1".parse().unwrap()).unwrap();
-                Block { width: measure.width(), noise: Noise::Laplace(noise) }
-            })
-            .collect();
-        assert_eq!(caught(&honest, &mut random).await, (true, false), "{sql}");
-    }
-}
-
-/// The squares of totals are those of loops over a map, by the operator and by the portable plan.
-#[tokio::test]
-async fn se_05_squares_of_totals_are_those_of_loops_over_a_map() {
-    let mut random = Random(37);
-    let policy = policy("{ column = \"u\" }", 1, 100);
-    let plan = sampled("SELECT AVG(x), COUNT(*), SUM(y) FROM t", &policy).await;
-    for round in 0..20 {
-        let table = rows(&mut random);
-        let mut units: BTreeMap<i64, [i128; 5]> = BTreeMap::new();
-        for row in table.iter() {
-            let Some(unit) = row.unit else { continue };
-            let [a, b, n, c, d] = units.entry(unit).or_default();
-            if let Some(x) = row.x.map(|x| i128::from(x.clamp(-3, 50))) {
-                (*a, *b) = (*a + 50 - x, *b + x + 3);
-            }
-            *n += 1;
-            if let Some(y) = row.y.filter(|y| !y.is_nan()) {
-                let y = (y * 4.0 + 0.5).floor().clamp(0.0, 4.0) as i128;
-                (*c, *d) = (*c + 4 - y, *d + y);
-            }
-        }
-        let sum = |of: &dyn Fn(&[i128; 5]) -> i128| units.values().map(of).sum::<i128>();
-        let squares =
-            |at: usize| [sum(&|u| u[at] * u[at]), sum(&|u| 2 * u[at] * u[at + 1]), sum(&|u| u[at + 1] * u[at + 1])];
-        let mut expected = vec![sum(&|u| u[0]), sum(&|u| u[1]), sum(&|u| u[2]), sum(&|u| u[3]), sum(&|u| u[4])];
-        expected.extend(squares(0));
-        expected.extend([0, 0, sum(&|u| u[2] * u[2])]);
-        expected.extend(squares(3));
-        for engine in [LocalEngine::new(2), LocalEngine::new(2).portable()] {
-            let found = integers_by(&engine, &plan, &table, 2).await;
-            assert_eq!(found.rows[0].values, expected, "round {round}");
-        }
     }
 }
 

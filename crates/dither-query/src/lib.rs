@@ -36,6 +36,8 @@ pub mod sql;
 
 #[cfg(test)]
 mod differential;
+#[cfg(test)]
+mod testing;
 
 pub use error::{Code, Refusal};
 pub use plan::{QueryPlan, Request};

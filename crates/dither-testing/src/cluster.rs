@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::postgres::free_port;
+use crate::setting;
 
 /// How long processes may take to start.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -50,6 +51,11 @@ impl Cluster {
         format!("ballista://127.0.0.1:{}", self.port)
     }
 
+    /// Where the scheduler listens on this machine.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The folder in which an executor keeps rows while they are passed on.
     pub fn work_dir(&self, executor: usize) -> PathBuf {
         self.folder.join(executor.to_string())
@@ -61,7 +67,9 @@ impl Cluster {
     /// A process that does not start.
     pub fn start_scheduler(&mut self) {
         let bind = format!("127.0.0.1:{}", self.port);
-        self.scheduler = Some(self.spawn(&["scheduler", "--bind", &bind, "--executor-timeout", "8"]));
+        // A measurement beside other work sets more.
+        let timeout = setting("DITHER_EXECUTOR_TIMEOUT", 8).to_string();
+        self.scheduler = Some(self.spawn(&["scheduler", "--bind", &bind, "--executor-timeout", &timeout]));
         self.wait(|_| true);
     }
 

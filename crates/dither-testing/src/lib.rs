@@ -25,6 +25,7 @@ pub mod naive;
 pub mod neighbours;
 pub mod pmf;
 pub mod postgres;
+pub mod proxy;
 pub mod questions;
 pub mod random;
 pub mod stream;
@@ -35,6 +36,11 @@ pub use columnar::{Values, write_parquet};
 pub use postgres::Postgres;
 pub use random::Random;
 pub use stream::{SeededBytes, StubBytes};
+
+/// A number that the environment sets for a long run, and what it is otherwise.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
 
 /// The false-alarm rate of every statistical test: one in 10⁹ correct samplers is rejected.
 pub const FALSE_ALARM: f64 = 1e-9;

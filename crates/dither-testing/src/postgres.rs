@@ -85,6 +85,11 @@ impl Postgres {
         format!("postgres://{role}@/postgres?host={}&port={}", self.folder, self.port)
     }
 
+    /// Where the server listens on this machine.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The URL of the server through TCP, where roles need their passwords.
     pub fn tcp_url(&self, role: &str, password: &str) -> String {
         self.host_url(role, password, "127.0.0.1")

@@ -129,6 +129,38 @@ async fn sq_09_and_sq_17_odd_rows_in_any_table_change_neither_status_nor_charge(
     assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:?}");
 }
 
+/// One person whose rows meet a hundred thousand times, in a join with themselves and in one with a public table, moves a
+/// count by what counts of a person. The control: where more counts, so many rows are there.
+#[tokio::test]
+async fn sq_17_a_join_that_repeats_rows_a_hundred_thousand_times_moves_a_count_by_the_bound() {
+    const OWN: usize = 320;
+    let clinic = Clinic::new();
+    let write = |name: &str, text: String| std::fs::write(clinic.0.path().join(name), text).unwrap();
+    write("codes.csv", format!("ward\n{}", "D\n".repeat(OWN * OWN)));
+    let most = |rows: usize| {
+        move |policy: String| {
+            policy.replacen("max_rows_per_group = 9", &format!("max_rows_per_group = {rows}"), 1)
+                + "[public.codes]\nsource = \"codes.csv\"\n[public.codes.columns]\nward = { type = \"text\" }\n"
+        }
+    };
+    for (join, own) in [("visits b ON a.patient = b.patient", OWN), ("codes b ON a.ward = b.ward", 1)] {
+        let sql = format!("SELECT COUNT(*) FROM visits a JOIN {join}");
+        let mut moved = Vec::new();
+        for rows in [9, 1_000_000] {
+            let mut counts = Vec::new();
+            for more in [0, own] {
+                let _ = std::fs::remove_file(clinic.0.path().join("ledger.db"));
+                write("visits.csv", format!("{VISITS}{}", "8,dan,D,1\n".repeat(more)));
+                counts.push(ask(&clinic.session(most(rows)), &sql).await[0].1[0] / 10);
+            }
+            moved.push(counts[1] - counts[0]);
+        }
+        assert_eq!(moved[0], 9, "{join}");
+        // Noise of scale ten.
+        assert!((moved[1] - (OWN * OWN) as i64).abs() < 1_000, "{join}: {moved:?}");
+    }
+}
+
 #[tokio::test]
 async fn sq_17_whose_the_rows_are_cannot_change_on_a_ledger_in_use() {
     let clinic = Clinic::new();

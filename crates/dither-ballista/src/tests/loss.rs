@@ -103,7 +103,7 @@ async fn measure() {
     let there = BallistaEngine::new(&cluster.url()).unwrap();
     let (operator, portable) = (LocalEngine::new(2), LocalEngine::new(2).portable());
     let engines: [(&str, &dyn Engine); 3] =
-        [("operator", &operator), ("portable plan", &portable), ("two executors", &there)];
+        [("operator", &operator), ("two executors", &there), ("portable plan", &portable)];
     let mut first = None;
     for _ in 0..setting("DITHER_ROUNDS", 3) {
         for (name, engine) in engines {

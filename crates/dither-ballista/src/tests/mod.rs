@@ -16,7 +16,7 @@ use dither_query::plan::{MechanismChoice, QueryPlan, price, shape};
 use dither_query::source::{self, Tables, schema};
 use dither_query::{Policy, Refusal};
 use dither_testing::questions::{self, PERSON, Sources};
-use dither_testing::{Cluster, Random};
+use dither_testing::{Cluster, Random, setting};
 
 use crate::{BallistaEngine, Executor, Scheduler};
 
@@ -120,10 +120,6 @@ fn opened(policy: &Policy) -> Tables {
         source::open(table, &policy.base_dir, &Arc::default()).unwrap_or_else(|error| panic!("{error}"))
     };
     tables.map(|(name, table)| (name.to_owned(), open(&table))).collect()
-}
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// Compares an engine with both of this process on random questions and files. The first that differs, and how many groups

@@ -19,6 +19,23 @@ fn bg_04_ten_tenths_fit_one_and_the_eleventh_is_refused() {
     assert!(!smallest.status.success(), "bg_03: an exhausted budget admits nothing");
 }
 
+/// A table that breaks off behind its header: whoever reads a row of it fails, as the control does within the budget.
+#[test]
+fn tm_05_a_question_beyond_the_budget_is_refused_before_a_row_is_read() {
+    let clinic = Clinic::with("");
+    clinic.tear();
+    let ask = |sql: &str, epsilon: &str| stderr(&clinic.query(sql, &["-e", epsilon]));
+    for epsilon in ["0.6", "1.5"] {
+        let refused = ask("SELECT COUNT(*) AS a FROM visits", epsilon);
+        assert!(refused.starts_with("error[") && !refused.contains("engine-failed"), "{refused}");
+    }
+    for name in ["b", "c"] {
+        assert!(ask(&format!("SELECT COUNT(*) AS {name} FROM visits"), "0.5").contains("engine-failed"), "the control");
+    }
+    let exhausted = ask("SELECT COUNT(*) AS d FROM visits", "0.000001");
+    assert!(exhausted.contains("budget") && !exhausted.contains("engine-failed"), "{exhausted}");
+}
+
 #[test]
 fn bg_08_and_bg_14_a_narrow_scope_charges_all_above_it() {
     let clinic = Clinic::with("");

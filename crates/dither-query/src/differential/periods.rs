@@ -10,9 +10,9 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::datasource::MemTable;
 use dither_core::UnitPeriod;
 use dither_mechanisms::ExactTable;
-use dither_testing::Random;
+use dither_testing::{Random, setting};
 
-use super::{plan, setting, violates};
+use super::{plan, violates};
 use crate::engine::{LocalEngine, exact};
 use crate::explain::Window;
 use crate::plan::QueryPlan;

@@ -5,9 +5,9 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
@@ -15,7 +15,7 @@ use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use dither_core::{Charged, Mechanism};
 use futures::StreamExt;
@@ -124,7 +124,7 @@ pub(super) async fn read(
         MemoryLimit::Infinite | MemoryLimit::Unknown => MOST,
     };
     let reservation = MemoryConsumer::new("held rows").register(pool);
-    let mut batches = scan.execute(0, Arc::clone(&environment))?;
+    let mut batches = execute_stream(Arc::clone(&scan), Arc::clone(&environment))?;
     let mut parts: Vec<Vec<RecordBatch>> = vec![Vec::new(); state.config().target_partitions().max(1)];
     let (count, mut bytes) = (parts.len(), 0);
     let mut place = 0;
@@ -156,6 +156,7 @@ struct Held {
     _reservation: MemoryReservation,
 }
 
+#[async_trait]
 impl TableProvider for Held {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
@@ -165,28 +166,19 @@ impl TableProvider for Held {
         TableType::Base
     }
 
-    fn scan<'a, 'b, 'c, 'd, 'e>(
-        &'a self,
-        state: &'b dyn Session,
-        projection: Option<&'c Vec<usize>>,
-        filters: &'d [Expr],
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
         limit: Option<usize>,
-    ) -> Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'e>>
-    where
-        'a: 'e,
-        'b: 'e,
-        'c: 'e,
-        'd: 'e,
-        Self: 'e,
-    {
-        Box::pin(async move {
-            let all: Vec<usize> = (0..self.table.schema().fields().len()).collect();
-            let chosen = projection.unwrap_or(&all);
-            let held = chosen.iter().map(|column| self.places.iter().position(|place| place == column));
-            match held.collect::<Option<Vec<usize>>>() {
-                Some(held) => self.rows.scan(state, Some(&held), filters, limit).await,
-                None => self.table.scan(state, projection, filters, limit).await,
-            }
-        })
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.table.schema().fields().len()).collect();
+        let chosen = projection.unwrap_or(&all);
+        let held = chosen.iter().map(|column| self.places.iter().position(|place| place == column));
+        match held.collect::<Option<Vec<usize>>>() {
+            Some(held) => self.rows.scan(state, Some(&held), filters, limit).await,
+            None => self.table.scan(state, projection, filters, limit).await,
+        }
     }
 }

@@ -132,18 +132,11 @@ impl QueryPlan {
 mod tests {
     use super::*;
     use crate::plan::shape;
-    use crate::policy::Policy;
+    use crate::testing::policy;
 
-    const POLICY: &str = r#"
-        dataset = "test"
-        [budget]
-        epsilon = 1000
-        delta = 1e-3
-        [tables.t]
-        source = "t.csv"
-        privacy_unit = "row"
-        public = { rows = 10000 }
-        [tables.t.columns]
+    /// Rows whose number is known.
+    const TABLE: &str = "privacy_unit = \"row\"\npublic = { rows = 10000 }";
+    const COLUMNS: &str = r#"
         x = { type = "integer", bounds = [0, 100] }
         y = { type = "integer", bounds = [0, 8] }
         wide = { type = "number", approx_bounds = true }
@@ -151,7 +144,7 @@ mod tests {
         "#;
 
     async fn solved(sql: &str, target: &str) -> Result<QueryPlan, Refusal> {
-        let policy = Policy::from_toml(POLICY, ".").unwrap();
+        let policy = policy(TABLE, COLUMNS);
         let (shape, _) = shape(sql, &policy).await.unwrap();
         let (delta, cap) = ("1e-6".parse().unwrap(), "1".parse().unwrap());
         solve(&shape, target.parse().unwrap(), delta, MechanismChoice::Auto, cap)
@@ -177,7 +170,7 @@ mod tests {
     /// What a plan says before it is paid for: an error, with what it assumes, or why there is none.
     #[tokio::test]
     async fn every_moment_has_an_error_with_its_assumption() {
-        let policy = Policy::from_toml(POLICY, ".").unwrap();
+        let policy = policy(TABLE, COLUMNS);
         for (sql, known, said) in [
             ("SELECT STDDEV(x) FROM t", true, "10000 rows; ± "),
             ("SELECT VAR_POP(x) FROM t", true, "10000 rows"),

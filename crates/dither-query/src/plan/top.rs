@@ -135,22 +135,17 @@ fn number(expr: &Expr) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::plan::{MechanismChoice, Request, plan};
-    use crate::policy::Policy;
     use crate::release;
+    use crate::testing::policy;
     use dither_core::{Cell, Key};
     use dither_mechanisms::{NoisyRow, NoisyTable};
 
-    const POLICY: &str = r#"
-        dataset = "test"
-        [budget]
-        epsilon = 10
-        delta = 1e-3
-        [tables.t]
-        source = "t.csv"
+    const TABLE: &str = r#"
         privacy_unit = { column = "u" }
         max_groups_per_unit = 8
         max_rows_per_group = 3
-        [tables.t.columns]
+        "#;
+    const COLUMNS: &str = r#"
         u = { type = "integer" }
         x = { type = "integer" }
         g = { type = "integer", keys = { from = 1, to = 40 } }
@@ -158,7 +153,7 @@ mod tests {
         "#;
 
     async fn ask(sql: &str, mechanism: MechanismChoice) -> QueryPlan {
-        let policy = Policy::from_toml(POLICY, ".").unwrap();
+        let policy = policy(TABLE, COLUMNS);
         let delta = Some("1e-6".parse().unwrap());
         let request =
             Request { sql: sql.into(), epsilon: Some("1".parse().unwrap()), delta, mechanism, sampling: false };

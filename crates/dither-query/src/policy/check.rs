@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use chrono::NaiveDate;
 
-use super::error::article;
 use super::load::{Refusal, nearest, path};
+use super::problem::article;
 use super::{
     BudgetPolicy, ColumnPolicy, ColumnType, CsvPolicy, Policy, Problem, ScopePolicy, TablePolicy, UnitPolicy, keys,
     periods,

@@ -289,8 +289,8 @@ pub(super) fn check_columns(policy: &Policy, kind: &str, name: &str) -> Result<(
         if *r#type != column.r#type {
             return refused(format!(
                 "where it is {}, while `{own}` is {}",
-                super::error::article(*r#type),
-                super::error::article(column.r#type)
+                super::problem::article(*r#type),
+                super::problem::article(column.r#type)
             ));
         }
     }

@@ -10,6 +10,8 @@ mod init;
 pub(crate) mod keys;
 mod load;
 mod periods;
+mod place;
+mod problem;
 mod schema;
 mod suggest;
 mod unit;
@@ -23,11 +25,13 @@ use dither_core::{Budget, ContributionBounds, Delta, Epsilon, Lattice, Neighbors
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use error::convert_first;
-pub use error::{Place, PolicyError, Problem};
+pub use error::PolicyError;
 pub use init::starter;
 pub use keys::{KeysPolicy, Period};
 pub(crate) use load::nearest;
+pub use place::Place;
+pub use problem::Problem;
+pub(crate) use problem::convert_first;
 pub use schema::json_schema;
 pub use suggest::{Released, day, fragment};
 pub use unit::{Root, RowWord, UnitPolicy};

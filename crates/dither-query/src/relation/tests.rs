@@ -18,11 +18,11 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use dither_core::Key;
 use dither_mechanisms::ExactTable;
-use dither_testing::Random;
+use dither_testing::{Random, setting};
 
 use super::Relation;
 use crate::bound::Bounding;
-use crate::differential::{setting, shared_out, violates};
+use crate::differential::{shared_out, violates};
 use crate::engine::{Counting, Engine, EngineError, LocalEngine, exact, portable};
 use crate::error::Code;
 use crate::plan::{Measure, MechanismChoice, QueryPlan, price, shape};

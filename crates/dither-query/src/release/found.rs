@@ -30,30 +30,17 @@ pub(super) fn scaled(derivation: Derivation, (lower, upper): (f64, f64), estimat
 
 #[cfg(test)]
 mod tests {
-    use dither_core::PrivacyEvent;
-    use dither_mechanisms::{Bounds, FoundBounds, Noise};
-    use dither_noise::{NoiseSource, discrete_gaussian, discrete_laplace};
+    use dither_mechanisms::{Bounds, FoundBounds};
+    use dither_noise::NoiseSource;
 
     use super::super::CONFIDENCE;
     use super::super::estimate::estimate;
     use super::*;
     use crate::plan::{MechanismChoice, price, shape};
-    use crate::policy::Policy;
-
-    const POLICY: &str = r#"
-        dataset = "test"
-        [budget]
-        epsilon = 1000
-        delta = 1e-3
-        [tables.t]
-        source = "t.csv"
-        privacy_unit = "row"
-        [tables.t.columns]
-        x = { type = "number", approx_bounds = true }
-        "#;
+    use crate::testing::{ROWS, noisy, policy};
 
     async fn plan(choice: MechanismChoice) -> QueryPlan {
-        let policy = Policy::from_toml(POLICY, ".").unwrap();
+        let policy = policy(ROWS, "x = { type = \"number\", approx_bounds = true }");
         let sql = "SELECT AVG(x), SUM(x), VAR_POP(x), STDDEV_POP(x), COUNT(x), COUNT(*) FROM t";
         let (shape, _) = shape(sql, &policy).await.unwrap();
         price(shape, "4".parse().unwrap(), "1e-6".parse().unwrap(), choice).unwrap()
@@ -68,18 +55,6 @@ mod tests {
         let range = i128::from(FoundBounds::STEPS);
         let square = |x: &i128| ((x - range / 2) * (x - range / 2) + (1 << 17)) >> 18;
         vec![places.iter().map(|x| range - x).sum(), places.iter().sum(), 2 * range, places.iter().map(square).sum()]
-    }
-
-    fn noisy(plan: &QueryPlan, exact: &[i128], source: &mut NoiseSource) -> Vec<i128> {
-        let noises = plan.mechanism.blocks.iter().flat_map(|block| std::iter::repeat_n(block.noise, block.width));
-        let add = |(value, noise): (&i128, Noise)| match noise.event() {
-            PrivacyEvent::Laplace { scale, .. } => value + discrete_laplace(source, scale).unwrap(),
-            PrivacyEvent::Gaussian { variance, .. } => {
-                (value << noise.refinement()) + discrete_gaussian(source, variance).unwrap()
-            }
-            other => panic!("{other:?}"),
-        };
-        exact.iter().zip(noises).map(add).collect()
     }
 
     /// The clamped answers, as textbooks give them.

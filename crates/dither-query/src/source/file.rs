@@ -1,7 +1,8 @@
 //! A file on disk to a stream of UTF-8 text: regular files only, decompressed and decoded as they are read.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,6 +51,29 @@ pub(super) fn decompress(
     })
 }
 
+/// Of a file that is not compressed the lines that begin within a range of its bytes. Of ranges that meet, each line is in one.
+pub(super) fn lines(
+    mut file: File,
+    range: &Range<u64>,
+    progress: Arc<Progress>,
+) -> io::Result<Box<dyn BufRead + Send>> {
+    let (start, end) = (line_from(&mut file, range.start)?, line_from(&mut file, range.end)?);
+    progress.total_bytes.fetch_add(end.min(file.metadata()?.len()).saturating_sub(start), Relaxed);
+    file.seek(SeekFrom::Start(start))?;
+    let counted = Counted { file, progress };
+    Ok(Box::new(BufReader::with_capacity(CHUNK, counted.take(end.saturating_sub(start)))))
+}
+
+/// Where the first line begins that does not begin before a byte.
+fn line_from(file: &mut File, byte: u64) -> io::Result<u64> {
+    if byte == 0 || byte == u64::MAX {
+        return Ok(byte);
+    }
+    file.seek(SeekFrom::Start(byte - 1))?;
+    let passed = BufReader::with_capacity(CHUNK, file).skip_until(b'\n')?;
+    Ok(byte - 1 + passed as u64)
+}
+
 /// Counts the bytes that are read from a file.
 struct Counted {
     file: File,
@@ -76,7 +100,15 @@ pub(super) struct Decoded<R> {
 
 impl<R: BufRead> Decoded<R> {
     pub(super) fn new(input: R, encoding: &'static Encoding) -> Self {
-        let decoder = encoding.new_decoder_with_bom_removal();
+        Self::with(input, encoding.new_decoder_with_bom_removal())
+    }
+
+    /// Decodes a text from within, where nothing is a byte-order mark.
+    pub(super) fn inside(input: R, encoding: &'static Encoding) -> Self {
+        Self::with(input, encoding.new_decoder_without_bom_handling())
+    }
+
+    fn with(input: R, decoder: Decoder) -> Self {
         Self { input, decoder, text: vec![0; CHUNK], at: 0, filled: 0, finished: false }
     }
 }

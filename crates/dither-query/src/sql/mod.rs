@@ -6,7 +6,7 @@
 //! 2. `shape` and `tables` check the syntax tree, where the positions for the caret are;
 //! 3. DataFusion resolves names and types against a catalog that holds the declared columns and a closed list of
 //!    functions, nothing else; `listed` reads the public keys that stand in public tables;
-//! 4. `lower` and `from` walk the unoptimised plan into our own terms, with `total` making every row-local expression a
+//! 4. `lower`, `from` and `scope` walk the unoptimised plan into our own terms, with `total` making every row-local expression a
 //!    total function and `interval` deriving its bounds.
 
 mod calendar;
@@ -17,6 +17,7 @@ mod keys;
 mod listed;
 mod lower;
 pub mod options;
+mod scope;
 mod shape;
 mod tables;
 mod total;

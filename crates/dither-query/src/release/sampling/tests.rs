@@ -1,31 +1,17 @@
 //! Samples drawn from known populations: every kind of interval covers what it says.
 
-use dither_core::PrivacyEvent;
-use dither_mechanisms::Noise;
-use dither_noise::{NoiseSource, discrete_gaussian, discrete_laplace};
+use dither_noise::NoiseSource;
 use dither_testing::Random;
 
 use super::*;
 use crate::plan::{Measure, MechanismChoice, Values, price, shape};
-use crate::policy::Policy;
 use crate::release::CONFIDENCE;
+use crate::testing::{ROWS, noisy, policy};
 
 mod units;
 
-const POLICY: &str = r#"
-    dataset = "test"
-    [budget]
-    epsilon = 1000
-    delta = 1e-3
-    [tables.t]
-    source = "t.csv"
-    privacy_unit = "row"
-    [tables.t.columns]
-    x = { type = "integer", bounds = [-20, 100] }
-    "#;
-
 async fn plan(sql: &str, epsilon: &str, choice: MechanismChoice) -> QueryPlan {
-    let policy = Policy::from_toml(POLICY, ".").unwrap();
+    let policy = policy(ROWS, "x = { type = \"integer\", bounds = [-20, 100] }");
     let (shape, _) = shape(sql, &policy).await.unwrap();
     let shape = shape.with_sampling().unwrap();
     price(shape, epsilon.parse().unwrap(), "1e-6".parse().unwrap(), choice).unwrap()
@@ -54,18 +40,6 @@ fn exact(plan: &QueryPlan, sample: &[i64]) -> Vec<i128> {
         }
     }
     values
-}
-
-fn noisy(plan: &QueryPlan, exact: &[i128], source: &mut NoiseSource) -> Vec<i128> {
-    let widths = plan.mechanism.blocks.iter().flat_map(|block| std::iter::repeat_n(block.noise, block.width));
-    let add = |(value, noise): (&i128, Noise)| match noise.event() {
-        PrivacyEvent::Laplace { scale, .. } => value + discrete_laplace(source, scale).unwrap(),
-        PrivacyEvent::Gaussian { variance, .. } => {
-            (value << noise.refinement()) + discrete_gaussian(source, variance).unwrap()
-        }
-        other => panic!("{other:?}"),
-    };
-    exact.iter().zip(widths).map(add).collect()
 }
 
 /// A population: a few values and how often each occurs, in percent.

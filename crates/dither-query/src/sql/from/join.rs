@@ -9,7 +9,8 @@ use super::{Input, Known, Reader, bare, other_people, period, plain, same_people
 use crate::error::{Code, Place, Refusal};
 use crate::policy::{Policy, Root, UnitPolicy};
 use crate::relation::Relation;
-use crate::sql::lower::{Scope, unknown_node};
+use crate::sql::lower::unknown_node;
+use crate::sql::scope::Scope;
 use crate::sql::total::place_of;
 
 impl Reader<'_> {

@@ -19,7 +19,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, lit, when};
 use dither_core::{PrivacyUnit, UnitPeriod, ValueBounds};
 
 use super::catalog::full_schema;
-use super::lower::{Scope, computed_columns, strip_alias, type_refusal, unknown_node};
+use super::lower::{computed_columns, type_refusal, unknown_node};
+use super::scope::{Scope, strip_alias};
 use super::total::place_of;
 use super::{interval, keys, width};
 use crate::error::{Code, Place, Refusal};

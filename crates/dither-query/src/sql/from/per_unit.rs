@@ -14,7 +14,7 @@ use crate::error::{Code, Refusal};
 use crate::ir::AggregateKind;
 use crate::policy::{ColumnPolicy, ColumnType, Root, UnitPolicy};
 use crate::relation::{Owner, Relation, UnitMeasure, column_type};
-use crate::sql::lower::{Scope, strip_alias};
+use crate::sql::scope::{Scope, strip_alias};
 use crate::sql::total::place_of;
 
 impl Reader<'_> {

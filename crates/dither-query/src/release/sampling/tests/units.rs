@@ -3,22 +3,17 @@
 use super::*;
 
 const SEVERAL: &str = r#"
-    dataset = "test"
-    [budget]
-    epsilon = 1000
-    delta = 1e-3
-    [tables.t]
-    source = "t.csv"
     privacy_unit = { column = "u" }
     max_groups_per_unit = 1
     max_rows_per_group = 3
-    [tables.t.columns]
+    "#;
+const COLUMNS: &str = r#"
     u = { type = "integer" }
     x = { type = "integer", bounds = [-20, 100] }
     "#;
 
 async fn several(sql: &str, epsilon: &str, choice: MechanismChoice) -> QueryPlan {
-    let policy = Policy::from_toml(SEVERAL, ".").unwrap();
+    let policy = policy(SEVERAL, COLUMNS);
     let (shape, _) = shape(sql, &policy).await.unwrap();
     let shape = shape.with_sampling().unwrap();
     price(shape, epsilon.parse().unwrap(), "1e-6".parse().unwrap(), choice).unwrap()

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail like tests")]
 
+mod parquet;
+mod starter;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -191,112 +194,6 @@ async fn incomes_marked_n_are_missing() {
 }
 
 #[tokio::test]
-async fn a_parquet_file_is_read_as_declared() {
-    let Some((folder, facts)) = data("online_retail") else { return };
-    let columns = r#"customer = { type = "integer", name_in_source = "CustomerID" }
-        Quantity = { type = "integer" }
-        Price = { type = "number" }
-        moment = { type = "timestamp", name_in_source = "InvoiceDate" }
-        day = { type = "date", name_in_source = "InvoiceDate" }
-        Description = { type = "text" }
-        StockCode = { type = "text" }"#;
-    let table = table("online_retail_2009_2010.parquet", columns, "");
-    let sql = r#"SELECT count(*), count(*) - count(customer), count(*) - count("Description"),
-        count(CASE WHEN "Quantity" < 0 THEN 1 END), count(CASE WHEN "Price" < 0 THEN 1 END), count(DISTINCT customer),
-        count(DISTINCT "StockCode"), min(moment), max(moment), min(day),
-        sum(CASE WHEN customer IS NOT NULL THEN "Quantity" * "Price" END) FROM t"#;
-    let row = one(&table, &folder, sql).await;
-    let names = ["rows", "rows_without_person", "rows_without_description", "negative_quantity_rows"];
-    let names = [&names[..], &["negative_price_rows", "distinct_persons", "stock_codes"]].concat();
-    names.iter().enumerate().for_each(|(index, name)| assert_eq!(row[index], facts[*name].to_string(), "{name}"));
-    let iso = |name: &str| facts[name].as_str().unwrap().replace(' ', "T");
-    assert_eq!(row[7..10], [iso("first"), iso("last"), "2009-12-01".into()]);
-    let (sum, fact) = (row[10].parse::<f64>().unwrap(), facts["sum_amount_known_persons"].as_f64().unwrap());
-    assert!((sum / fact - 1.0).abs() < 1e-12, "{sum} {fact}");
-    assert_eq!(open(&table, &folder, &Arc::default()).unwrap().schema(), schema(&table));
-}
-
-#[tokio::test]
-async fn parquet_scans_only_the_columns_that_are_asked_for() {
-    let Some((folder, _)) = data("online_retail") else { return };
-    let columns = "Quantity = { type = \"integer\" }\nPrice = { type = \"number\" }\nCountry = { type = \"text\" }";
-    let table = table("online_retail_2009_2010.parquet", columns, "");
-    let plan = query(&table, &folder, r#"EXPLAIN SELECT sum("Quantity") FROM t"#).await.concat().join("\n");
-    assert!(plan.contains("projection=[Quantity]") && !plan.contains("Price"), "{plan}");
-}
-
-#[tokio::test]
-async fn parquet_types_that_do_not_fit_are_refused() {
-    let Some((folder, _)) = data("online_retail") else { return };
-    let refused = |columns: &str| {
-        let table = table("online_retail_2009_2010.parquet", columns, "");
-        open(&table, &folder, &Arc::default()).expect_err(columns)
-    };
-    assert_eq!(refused("Description = { type = \"integer\" }").code(), "source-column-type");
-    assert_eq!(refused("Price = { type = \"boolean\" }").code(), "source-column-type");
-    let missing = refused("Discription = { type = \"text\" }");
-    assert_eq!((missing.code(), missing.hint().unwrap().contains("`Description`")), ("source-missing-column", true));
-}
-
-#[tokio::test]
-async fn parquet_numbers_follow_the_rules_of_text() {
-    let folder = folder("parquet_numbers");
-    let context = context();
-    let sql = "SELECT column1 AS x, column2 AS \"a*b\" FROM (VALUES (1.0, 1), (1.5, 2), (CAST('NaN' AS DOUBLE), 3), \
-               (CAST('-inf' AS DOUBLE), 4), (-0.0, 5), (NULL, 6), (1e300, 7))";
-    let path = folder.join("odd [1]*.parquet");
-    let options = datafusion::dataframe::DataFrameWriteOptions::new().with_single_file_output(true);
-    let frame = context.sql(sql).await.unwrap();
-    frame.write_parquet(folder.join("plain.parquet").to_str().unwrap(), options, None).await.unwrap();
-    std::fs::rename(folder.join("plain.parquet"), &path).unwrap();
-    let columns = r#"i = { type = "integer", name_in_source = "x" }
-        n = { type = "number", name_in_source = "x" }
-        k = { type = "text", name_in_source = "a*b" }"#;
-    let table = table("odd [1]*.parquet", columns, "");
-    let rows = query(&table, &folder, "SELECT i, n FROM t ORDER BY k").await;
-    let rows: Vec<&[String]> = rows.iter().map(Vec::as_slice).collect();
-    let expected = [["1", "1.0"], ["", "1.5"], ["", ""], ["", "-inf"], ["0", "0.0"], ["", ""], ["", "1e300"]]
-        .map(|r| r.map(String::from));
-    assert_eq!(rows, expected);
-}
-
-#[tokio::test]
-async fn all_parquet_files_of_a_folder_are_one_table_of_one_schema() {
-    use dither_testing::{Values, write_parquet};
-    let folder = folder("parquet_folder");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    let columns = "n = { type = \"integer\" }\nword = { type = \"text\" }";
-    let table = table("*.parquet", columns, "");
-    assert_eq!(open(&table, &folder, &Arc::default()).expect_err("empty").code(), "source-unreadable");
-    let write_one = |name: &str, n: i64, word: &str| {
-        let (n, word) = (Values::Integers(vec![n]), Values::Texts(vec![word.into()]));
-        // The order of columns is that of the file.
-        match name {
-            "a.parquet" => write_parquet(&folder.join(name), &[("n", n), ("word", word)]),
-            _ => write_parquet(&folder.join(name), &[("word", word), ("more", Values::Integers(vec![7])), ("n", n)]),
-        }
-    };
-    write_one("a.parquet", 1, "x");
-    write_one("b c%20.PARQUET", -2, "ä");
-    write(&folder, "_unfinished.parquet", b"PAR1");
-    write(&folder, ".hidden.parquet", b"PAR1");
-    write(&folder, "notes.txt", b"n,word");
-    assert_eq!(query(&table, &folder, "SELECT n, word FROM t ORDER BY n").await, [["-2", "ä"], ["1", "x"]]);
-    write_parquet(
-        &folder.join("d.parquet"),
-        &[("n", Values::Texts(vec!["1".into()])), ("word", Values::Texts(vec!["".into()]))],
-    );
-    let differ = open(&table, &folder, &Arc::default()).expect_err("differ");
-    assert_eq!(differ.code(), "source-files-differ");
-    assert!(
-        differ.to_string().contains("d.parquet has the column `n` as Utf8, other files of the folder have it as Int64")
-    );
-    write_parquet(&folder.join("d.parquet"), &[("n", Values::Integers(vec![3]))]);
-    assert_eq!(open(&table, &folder, &Arc::default()).expect_err("missing").code(), "source-missing-column");
-}
-
-#[tokio::test]
 async fn sq_24_ragged_rows_are_neither_dropped_nor_refused() {
     let folder = folder("ragged");
     write(&folder, "a.csv", b"id, n ,word\r\n1,2,x\r\n2\r\n\r\n3,N/A,y,extra,cells\r\n4,\"5");
@@ -384,6 +281,42 @@ async fn sv_08_only_regular_files_are_opened() {
     assert!(matches!(refused("absent.csv"), SourceError::Open { .. }));
 }
 
+/// A large file is read in parts, and has the rows that it has as a whole; an archive, and one whose cells may hold line breaks,
+/// is not cut.
+#[tokio::test]
+async fn sq_24_a_large_file_has_the_same_rows_in_parts() {
+    let folder = folder("parts");
+    let odd = ["\"open,", "\"a\"\"b\",", "é,", "\u{feff},", ","];
+    let rows: String = (0..170_000_usize).map(|n| format!("{n},{}{}\n", odd[n % odd.len()], n * 7919 % 1000)).collect();
+    let text = format!("\u{feff}n,word,x\n{rows}");
+    assert!(text.len() as u64 > 2 << 20 && text.len() < 3 << 20, "{}", text.len());
+    write(&folder, "t.csv", text.as_bytes());
+    write(&folder, "t.csv.gz", &gzip(text.as_bytes()));
+    let columns = "n = { type = \"integer\" }\nword = { type = \"text\" }\nx = { type = \"integer\" }";
+    let asked = "SELECT count(*), sum(n), sum(x), count(DISTINCT word), sum(length(word)) FROM t";
+    let mut answers = Vec::new();
+    for (source, more, threads, parts) in [
+        ("t.csv", "", 1, 1),
+        ("t.csv", "", 2, 2),
+        ("t.csv", "", 8, 2),
+        ("t.csv.gz", "", 8, 1),
+        ("t.csv", "csv = { multiline = true }", 8, 1),
+    ] {
+        let provider = open(&table(source, columns, more), &folder, &Arc::default()).unwrap();
+        let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(threads));
+        let plan = provider.scan(&context.state(), None, &[], None).await.unwrap();
+        assert_eq!(plan.properties().output_partitioning().partition_count(), parts, "{source} {more}");
+        context.register_table("t", provider).unwrap();
+        let batches = context.sql(asked).await.unwrap().collect().await.unwrap();
+        let row: Vec<String> =
+            batches[0].columns().iter().map(|column| array_value_to_string(column, 0).unwrap()).collect();
+        answers.push(row);
+    }
+    assert_eq!(answers[0][..2], ["170000", "14449915000"]);
+    assert!(answers[..4].windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+    assert_ne!(answers[4], answers[0], "an open quote takes in rows where cells may hold line breaks");
+}
+
 #[tokio::test]
 async fn only_asked_columns_are_parsed_and_the_progress_moves() {
     let folder = folder("progress");
@@ -406,54 +339,6 @@ async fn only_asked_columns_are_parsed_and_the_progress_moves() {
     assert_eq!(query(&table, &folder, "SELECT a FROM t LIMIT 1").await, [["0"]]);
     assert_eq!(query(&table, &folder, "SELECT count(*) FROM t").await, [["20000"]]);
     assert_eq!(query(&table, &folder, "SELECT c, b, a FROM t ORDER BY a DESC LIMIT 1").await, [["text", "1", "19999"]]);
-}
-
-#[test]
-fn a_starter_policy_loads_only_after_the_decisions() {
-    let folder = folder("starter");
-    let header = "id,\"odd \"\"name\"\"\",年龄,,id\n1,2,3,4,5\n";
-    write(&folder, "my visits.csv.gz", &gzip(&encoding_rs::GBK.encode(header).0));
-    let path = folder.join("my visits.csv.gz");
-    let text = starter(&path).unwrap();
-    assert!(!text.contains("1,2") && text.contains("gb18030"), "{text}");
-    assert!(text.contains("line break") && text.contains("Parquet"), "{text}");
-    let undecided = |text: &str| Policy::from_toml(text, &folder).map_err(|error| (error.code(), error.to_string()));
-    let (code, message) = undecided(&text).unwrap_err();
-    assert!(code == "policy-undecided" && message.contains("`budget.epsilon`"), "{message}");
-    let text = text.replace("epsilon = \"\"", "epsilon = 2");
-    let (code, message) = undecided(&text).unwrap_err();
-    assert!(code == "policy-undecided" && message.contains("privacy_unit"), "{message}");
-    let policy = undecided(&text.replace("privacy_unit = \"\"", "privacy_unit = \"row\"")).unwrap();
-    let table = &policy.tables["my_visits"];
-    assert_eq!(table.columns.keys().collect::<Vec<_>>(), ["id", "odd \"name\"", "年龄"]);
-    assert!(table.columns.values().all(|column| column.bounds.is_none() && column.keys.is_none()));
-}
-
-#[test]
-fn a_starter_policy_takes_the_types_of_a_parquet_file() {
-    let Some((folder, _)) = data("online_retail") else { return };
-    let text = starter(folder.join("online_retail_2009_2010.parquet")).unwrap();
-    for line in
-        ["Price = { type = \"number\" }", "InvoiceDate = { type = \"timestamp\" }", "Country = { type = \"text\" }"]
-    {
-        assert!(text.contains(line), "{text}");
-    }
-    let decided =
-        text.replace("epsilon = \"\"", "epsilon = 2").replace("unit = \"\"", "unit = { column = \"CustomerID\" }");
-    let policy = Policy::from_toml(&decided, &folder).unwrap();
-    let table = policy.tables.values().next().unwrap();
-    open(table, &policy.base_dir, &Arc::default()).unwrap();
-}
-
-#[test]
-fn a_file_in_utf_16_is_to_be_converted_first() {
-    let folder = folder("utf_16");
-    for (name, mark) in [("le.csv", b"\xFF\xFE"), ("be.csv", b"\xFE\xFF")] {
-        write(&folder, name, &[mark.as_slice(), b"a\0,\0b\0\n\0"].concat());
-        let error = starter(folder.join(name)).unwrap_err();
-        let hint = error.hint().unwrap();
-        assert!(error.code() == "source-encoding" && hint.contains("iconv -f UTF-16 -t UTF-8"), "{error}\n{hint}");
-    }
 }
 
 /// One row that ends in the middle of a character changes a count, a sum and a number of units by itself at most.
