@@ -121,6 +121,20 @@ pub struct Between {
     pub upper: f64,
     /// How many rows lie beyond each of them, about: a public number, by which sums and means may be off beside their noise.
     pub rows_beyond: u64,
+    /// The part of the values that lies beyond either of them, about: twice `rows_beyond` over the noisy number of values that was
+    /// released with the answer. `None` where no answer has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_beyond: Option<f64>,
+}
+
+impl Between {
+    /// From which part of the values on it has to be said aloud that they count as a bound.
+    pub const MANY: f64 = 0.1;
+
+    /// Whether so many values count as a bound that a mean is rather one of the bounds than of the values.
+    pub fn is_narrow(&self) -> bool {
+        self.share_beyond.is_some_and(|share| share >= Self::MANY)
+    }
 }
 
 /// One column of an answer.

@@ -90,6 +90,9 @@ pub struct Explanation {
     pub max_rows_per_group: u32,
     /// The aggregates.
     pub outputs: Vec<ExplainedOutput>,
+    /// What should be known before it is paid for, from public facts alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Why this noise.
     pub why: String,
     /// How groups get into the answer.
@@ -145,6 +148,7 @@ impl QueryPlan {
             max_groups_per_unit: bounds.max_groups_per_unit.get(),
             max_rows_per_group: bounds.max_rows_per_group.get(),
             outputs: self.explain_outputs(),
+            warnings: self.warnings(),
             why: self.why.clone(),
             keys: self.explain_keys(),
             epsilon: cost.epsilon_nanos as f64 / Epsilon::NANOS as f64,
@@ -156,6 +160,11 @@ impl QueryPlan {
                 rdp: None,
             }),
         })
+    }
+
+    /// What should be known before the question is paid for. It follows from the question and the policy alone.
+    pub fn warnings(&self) -> Vec<String> {
+        self.found_warnings().collect()
     }
 
     /// Explains each aggregate.

@@ -39,7 +39,7 @@ fn section(answer: Answer, plot: Option<Plot>) -> Section {
 }
 
 fn found() -> Between {
-    Between { column: ATTACK.into(), lower: -2.125, upper: 3_072.0, rows_beyond: 41 }
+    Between { column: ATTACK.into(), lower: -2.125, upper: 3_072.0, rows_beyond: 41, share_beyond: Some(0.82) }
 }
 
 fn protected(table: &str, neighbors: Neighbors, unit: PrivacyUnit) -> Protected {
@@ -238,8 +238,24 @@ fn a_certificate_is_inert_and_never_rounds_a_loss_down() {
 #[test]
 fn bounds_that_were_found_are_named_wherever_the_answer_is_shown() {
     for (language, said) in [
-        (Language::En, ["[-2.125, 3072]", "about 41 rows at each end", "count as the bound", "bias is in no interval"]),
-        (Language::Zh, ["[-2.125, 3072]", "两端各约 41 行", "超出者按边界值计入", "偏差不在任何置信区间之内"]),
+        (
+            Language::En,
+            [
+                "[-2.125, 3072]",
+                "about 41 rows at each end, about 82% of all values",
+                "counted as -2.125 or 3072",
+                "bias is in no interval",
+            ],
+        ),
+        (
+            Language::Zh,
+            [
+                "[-2.125, 3072]",
+                "两端各约 41 行，约占全部取值的 82%",
+                "超出者按 -2.125 或 3072 计入",
+                "偏差不在任何置信区间之内",
+            ],
+        ),
     ] {
         let document = document(vec![section(answer(0, "A"), None)], language);
         let certificate = certificate(language);
@@ -249,7 +265,7 @@ fn bounds_that_were_found_are_named_wherever_the_answer_is_shown() {
         for json in [&json::document_json(&document)["sections"][0], &certificate::json(&certificate)["events"][0]] {
             assert_eq!(
                 json["found"].to_string(),
-                serde_json::json!([{ "column": ATTACK, "lower": -2.125, "upper": 3072.0, "rows_beyond": 41 }])
+                serde_json::json!([{ "column": ATTACK, "lower": -2.125, "upper": 3072.0, "rows_beyond": 41, "share_beyond": 0.82 }])
                     .to_string()
             );
         }

@@ -131,6 +131,9 @@ pub fn explain(plan: &Explanation) -> String {
         let assumption = column.assumption.as_ref().map_or(String::new(), |text| format!("; {text}"));
         let _ = writeln!(text, "  expected error  {error}{cases}{assumption}");
     }
+    for warning in &plan.warnings {
+        let _ = writeln!(text, "\nwarning    {}", visible(warning));
+    }
     let _ = writeln!(text, "\nprotects   {}", plan.protects);
     for window in &plan.windows {
         let _ = writeln!(text, "a person   {}", person(window.days, window.periods, window.epsilon, window.delta));

@@ -62,17 +62,17 @@ fn bounds_that_a_report_found_stand_in_its_pages_and_in_its_certificate() {
     let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).unwrap();
     let found = &json("report.json")["sections"][0]["found"];
     assert_eq!(found, &json("certificate.json")["events"][0]["found"]);
-    let said = format!("`age` counts within [{}, {}]: bounds that were found", found[0]["lower"], found[0]["upper"]);
+    let said = format!("age counts within the bounds found, [{}, {}], which", found[0]["lower"], found[0]["upper"]);
     let said = said.replace(".0]", "]").replace(".0,", ",");
     for shown in [stdout(&published), read("report.html"), read("certificate.html")] {
         assert_eq!(shown.matches(&said).count(), 1, "{said}\n{shown}");
-        assert!(shown.contains("this bias is in no interval"));
+        assert!(shown.contains("bias is in no interval"));
     }
     clinic.write("report.toml", &text.replace("\"Ages\"", "\"年龄\"\nlanguage = \"zh\""));
     let repeated = clinic.run(&["report", "report.toml"]);
     assert!(stdout(&repeated).contains("偏差不在任何置信区间之内"), "{}", stdout(&repeated));
     let answered = clinic.query("SELECT AVG(age) FROM visits", &["-e", "70"]);
-    assert!(stdout(&answered).contains("this bias is in no interval"), "{}", stdout(&answered));
+    assert!(stdout(&answered).contains("bias is in no interval"), "{}", stdout(&answered));
     // Bounds that noise alone would choose are refused before the charge, in a report as in a question.
     clinic.write("report.toml", &text.replace("epsilon = 80", "epsilon = 0.5"));
     let refused = clinic.run(&["report", "report.toml"]);
