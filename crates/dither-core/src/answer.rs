@@ -137,6 +137,17 @@ impl Between {
     }
 }
 
+/// How far the rank of a value may be off that was chosen among public candidates, 95 times in 100: a public number, which
+/// follows from ε and the number of candidates, whatever the rows are. How far the value is off depends on the rows around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankError {
+    /// So many rows on either side, rounded up.
+    pub rows: u64,
+    /// For a least or a greatest value: how many rows from the end the rank lies that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_end: Option<u64>,
+}
+
 /// One column of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {

@@ -3,6 +3,7 @@
 mod assumes;
 mod found;
 mod protects;
+mod ranks;
 mod selected;
 mod sizes;
 mod target;
@@ -57,6 +58,9 @@ pub struct ExplainedOutput {
     pub sampling: Option<f64>,
     /// For a quantile: by how many rows its rank will be off at most, 95 times in 100.
     pub rank_error: Option<f64>,
+    /// The same in percent of the declared rows of a group that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank_error_percent: Option<f64>,
     /// What the expectation assumes.
     pub assumption: Option<String>,
 }
@@ -192,6 +196,7 @@ impl QueryPlan {
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
                     sampling: self.sampling_share(index),
                     rank_error: self.rank_error(*derivation),
+                    rank_error_percent: self.rank_error_percent(*derivation),
                     assumption: self.assumption(*derivation),
                 }
             })
@@ -255,11 +260,6 @@ impl QueryPlan {
     fn sampling_share(&self, index: usize) -> Option<f64> {
         let block = self.sampling.as_ref()?.get(index)?;
         Some(block.map_or(0.0, |block| self.shares[block].as_f64()))
-    }
-
-    fn rank_error(&self, derivation: Derivation) -> Option<f64> {
-        let Derivation::Quantile { ranks, fraction } = derivation else { return None };
-        self.mechanism.quantiles[ranks].rank_error(fraction, CONFIDENCE)
     }
 
     fn bounds_in_words<'a>(&self, arguments: impl Iterator<Item = &'a Argument>) -> String {

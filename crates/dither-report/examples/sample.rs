@@ -65,7 +65,7 @@ fn wobble(seed: usize) -> f64 {
 }
 
 fn share(epsilon: f64, column: &str, kind: NoiseKind, scale: Option<f64>, error: f64) -> Share {
-    let noise = vec![Noise { column: column.into(), kind, scale, expected_error: Some(error) }];
+    let noise = vec![Noise { column: column.into(), kind, scale, expected_error: Some(error), rank: None }];
     Share { epsilon, delta: 0.0, percent: epsilon * 100.0, noise, threshold: None }
 }
 
@@ -132,6 +132,7 @@ fn document(language: Language) -> Result<Document, StepError> {
         kind: NoiseKind::Laplace,
         scale: None,
         expected_error: Some(0.3),
+        rank: None,
     });
     let small = Share { threshold: Some(83.0), ..laplace(0.05, "n") };
     let section = |id: &str, title, sql: &str, share, plot, released, steps: &[Step]| {

@@ -1,6 +1,8 @@
 //! What a report and a certificate say, as plain data.
 
-use dither_core::{Answer, Between, Budget, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, Receipt};
+use dither_core::{
+    Answer, Between, Budget, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, RankError, Receipt,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::language::Language;
@@ -149,6 +151,9 @@ pub struct Noise {
     /// How far the value was expected to be off, 95 times in 100, when the question was planned.
     #[serde(default)]
     pub expected_error: Option<f64>,
+    /// For a quantile, which has no interval: how far its rank may be off, 95 times in 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<RankError>,
 }
 
 /// The distribution of noise.

@@ -52,7 +52,7 @@ pub fn page(document: &Document) -> String {
                 (budget(document, words))
                 (privacy(&document.privacy, document.language))
             }
-            @if !document.sections.is_empty() { (overview(&document.sections, words)) }
+            @if !document.sections.is_empty() { (overview(&document.sections, document.language)) }
             @for section in &document.sections { (one(section, document.language)) }
             section.reading {
                 h2 { (words.reading) }
@@ -176,7 +176,8 @@ fn budget(document: &Document, words: &Words) -> Markup {
     }
 }
 
-fn overview(sections: &[Section], words: &Words) -> Markup {
+fn overview(sections: &[Section], language: Language) -> Markup {
+    let words = language.words();
     html! {
         section.overview {
             h2 { (words.questions) }
@@ -192,7 +193,7 @@ fn overview(sections: &[Section], words: &Words) -> Markup {
                         th scope="row" { a href={ "#" (anchor(&section.id)) } { (visible(&section.title)) } }
                         td.num { (significant(section.share.epsilon, 4)) }
                         td.share { (plot::share_bar(section.share.percent)) }
-                        td.num { (expected(&section.share)) }
+                        td.num { (expected(&section.share, language)) }
                     } } }
                 }
             }
@@ -204,11 +205,12 @@ fn overview(sections: &[Section], words: &Words) -> Markup {
 }
 
 /// The expected errors of a question, column by column.
-fn expected(share: &Share) -> Markup {
+fn expected(share: &Share, language: Language) -> Markup {
     let several = share.noise.len() > 1;
     html! {
         @for noise in &share.noise {
-            @let error = noise.expected_error.map_or(MISSING.to_owned(), format::expected);
+            @let rank = || noise.rank.map(|rank| language.rank(rank));
+            @let error = noise.expected_error.map(format::expected).or_else(rank).unwrap_or(MISSING.to_owned());
             div { @if several { span.muted { (visible(&noise.column)) } " " } (error) }
         }
         @if share.noise.is_empty() { (MISSING) }
@@ -231,6 +233,9 @@ fn one(section: &Section, language: Language) -> Markup {
                 }
                 (data::table(section, words))
             }
+            @for noise in &section.share.noise { @if let Some(rank) = noise.rank {
+                p.note { (visible(&language.rank_of(&noise.column, rank))) }
+            } }
             @for between in &section.found { p.note { (visible(&language.found(between))) } }
             @if !section.postprocessing.is_empty() { (postprocessing(section, words)) }
             (provenance(section, language))
@@ -273,6 +278,7 @@ fn provenance(section: &Section, language: Language) -> Markup {
                     @if let Some(error) = noise.expected_error {
                         (words.semicolon) (words.expected_error.to_lowercase()) " " (format::expected(error))
                     }
+                    @if let Some(rank) = noise.rank { (words.semicolon) (language.rank(rank)) }
                 }
             }
             @if section.answer.columns.iter().any(|column| column.role == Role::Key) {

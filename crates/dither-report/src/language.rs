@@ -4,7 +4,7 @@
 
 mod words;
 
-use dither_core::{Between, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
+use dither_core::{Between, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, RankError, UnitPeriod};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{NoiseKind, Window};
@@ -179,6 +179,33 @@ impl Language {
                     "{warning}{column} 按所求得的范围 [{lower}, {upper}] 计入，该范围由带噪声的方法从数据中选出。超出者按 {lower} 或 {upper} \
                      计入：两端各约 {rows_beyond} 行{share}。由此产生的偏差不在任何置信区间之内。"
                 )
+            }
+        }
+    }
+
+    /// How far the rank of a quantile may be off, shortly.
+    pub(crate) fn rank(self, rank: RankError) -> String {
+        let rows = pretty(&format!("± {}", rank.rows));
+        match self {
+            Self::En => format!("rank {rows}"),
+            Self::Zh => format!("名次 {rows}"),
+        }
+    }
+
+    /// How far the rank of a quantile may be off, in a sentence that stands beside the answer.
+    pub fn rank_of(self, column: &str, rank: RankError) -> String {
+        let short = self.rank(rank);
+        match self {
+            Self::En => {
+                let end = rank.from_end.map_or(String::new(), |rows| format!(", counted {rows} rows from the end"));
+                format!(
+                    "{column}: {short} rows in 95 of 100 cases{end}. How far the value is off depends on the values around it, so \
+                     that it has no interval."
+                )
+            }
+            Self::Zh => {
+                let end = rank.from_end.map_or(String::new(), |rows| format!("，所取名次距末端 {rows} 行"));
+                format!("{column}：{short} 行（95% 的情形）{end}。数值本身的偏差取决于其附近的取值，因此没有置信区间。")
             }
         }
     }

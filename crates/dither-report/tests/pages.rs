@@ -24,7 +24,8 @@ fn answer(rows: usize, label: &str) -> Answer {
 }
 
 fn section(answer: Answer, plot: Option<Plot>) -> Section {
-    let noise = Noise { column: "n".into(), kind: NoiseKind::Laplace, scale: Some(1.0), expected_error: Some(1.0) };
+    let noise =
+        Noise { column: "n".into(), kind: NoiseKind::Laplace, scale: Some(1.0), expected_error: Some(1.0), rank: None };
     Section {
         id: ATTACK.into(),
         title: ATTACK.into(),

@@ -278,7 +278,8 @@ async fn check_steps(spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error
 /// What one question cost by itself, and how it was noised, in the units that are shown.
 fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Share, Error> {
     let cost = Amounts::from(&plan.cost().map_err(|refusal| Error::refused(refusal, ""))?);
-    let noise = plan.explain_outputs().into_iter().map(|output| {
+    let outputs = plan.explain_outputs().into_iter().zip(&plan.derivations);
+    let noise = outputs.map(|(output, derivation)| {
         let noise = Noise {
             column: output.name,
             kind: match output.mechanism {
@@ -288,6 +289,7 @@ fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Sha
             },
             scale: output.noise_of.is_none().then_some(output.noise_scale),
             expected_error: output.expected_error,
+            rank: plan.rank_of(*derivation),
         };
         question.then.iter().fold(noise, converted)
     });
