@@ -363,12 +363,11 @@ impl QueryPlan {
                 (half * bounds.range() as f64 * step).min(bounds.range() as f64 * step)
             }
             Derivation::Variance { pair, .. } | Derivation::Deviation { pair, .. } => {
-                let share = self.typical_share(pair).unwrap_or(1.0);
-                release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
+                release::expected_error(self, derivation, self.group_rows()? as f64, self.typical_share(pair))?
             }
             Derivation::Quantile { .. } | Derivation::Selected | Derivation::Place => return None,
             Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
-                release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
+                release::expected_error(self, derivation, self.group_rows()? as f64, None)?
             }
         })
     }

@@ -3,7 +3,7 @@
 use dither_core::{Between, Epsilon};
 
 use crate::plan::{Beyond, Derivation, QueryPlan};
-use crate::release::{CONFIDENCE, expected_error, half_width};
+use crate::release::{CONFIDENCE, SPREAD, expected_error, half_width};
 
 /// What the noise is of: sensitivities and scales are in this unit as well.
 pub(super) const NOISE_OF: &str = "each sum that it follows from, in ranges from one found bound to the other";
@@ -62,11 +62,15 @@ impl QueryPlan {
                 Some(format!("a mean is off by {} of the range between them", percent(part)))
             }
             Derivation::Deviation { .. } => {
-                let part = expected_error(self, derivation, rows, [1.0; 2])?;
-                Some(format!("a deviation is off by {} of the range between them at most", percent(part)))
+                let part = expected_error(self, derivation, rows, None)?;
+                Some(format!(
+                    "a deviation is off by {} of the range between them at most, where it is {:.0} % of that or more",
+                    percent(part),
+                    100.0 * SPREAD
+                ))
             }
             Derivation::Variance { .. } => {
-                let part = expected_error(self, derivation, rows, [1.0; 2])?;
+                let part = expected_error(self, derivation, rows, None)?;
                 Some(format!("a variance is off by {} of the squared range between them at most", percent(part)))
             }
             _ => None,

@@ -7,7 +7,7 @@
 use dither_core::{Estimate, ValueBounds};
 use dither_mechanisms::Noise;
 
-use super::estimate::{CONFIDENCE, mean, offsets, pair_bounds, step_of};
+use super::estimate::{mean, offsets, pair_bounds, step_of};
 use super::width::half_width;
 use crate::ir::Over;
 use crate::plan::{Derivation, QueryPlan};
@@ -192,7 +192,7 @@ impl<'a> Moments<'a> {
 }
 
 /// How many intervals must hold for a result to hold.
-fn events(derivation: Derivation) -> f64 {
+pub(super) fn events(derivation: Derivation) -> f64 {
     match derivation {
         // A count, a mean, a sum of squares.
         Derivation::Variance { .. } | Derivation::Deviation { .. } => 3.0,
@@ -215,90 +215,10 @@ fn sampled(moment: Span, count: Span, over: Over, least: f64, most: f64) -> Span
     }
 }
 
-/// How far a variance, a deviation or a covariance of so many rows will be from the exact one, 95 times in 100.
-/// `shares` say where between its bounds each value typically lies. `None` for a correlation: that depends on how far
-/// the values spread.
-pub(crate) fn expected_error(plan: &QueryPlan, derivation: Derivation, rows: f64, shares: [f64; 2]) -> Option<f64> {
-    let (pairs, products) = moment(derivation)?;
-    let error = error_of(plan, (pairs, products), rows, shares, derivation);
-    Some(match derivation {
-        // Two roots differ by no more than the root of the difference.
-        Derivation::Deviation { .. } => error.sqrt(),
-        _ => error,
-    })
-}
-
-/// The same of a deviation or a correlation of values whose deviations are a quarter of their ranges, so that the error
-/// is in proportion to that of the sums behind it. `None` for all others, which need no such assumption.
-pub(crate) fn error_where_values_spread(
-    plan: &QueryPlan,
-    derivation: Derivation,
-    rows: f64,
-    shares: [f64; 2],
-) -> Option<f64> {
-    // A quarter of a range is half of what a value can be away from the middle.
-    let spread =
-        |pair: usize| (pair_bounds(plan, pair).range() as f64 * pair_bounds(plan, pair).lattice().step() / 4.0).powi(2);
-    match derivation {
-        Derivation::Deviation { pair, .. } => {
-            let (variance, error) = (spread(pair), error_of(plan, moment(derivation)?, rows, shares, derivation));
-            let deviation = variance.sqrt();
-            Some((deviation - (variance - error).max(0.0).sqrt()).max((variance + error).sqrt() - deviation))
-        }
-        Derivation::Correlation { pairs, products, squares } => {
-            let product = pairs.map(spread).iter().product::<f64>().sqrt();
-            let covariance = error_of(plan, (pairs, products), rows, shares, derivation) / product;
-            let of_variance = |side: usize| {
-                let pair = pairs[side];
-                error_of(plan, ([pair; 2], squares[side]), rows, [shares[side]; 2], derivation) / spread(pair)
-            };
-            // Both roots are as small as the errors of their variances allow, of a correlation of one.
-            let roots = ((1.0 - of_variance(0)).max(0.0) * (1.0 - of_variance(1)).max(0.0)).sqrt();
-            Some(((1.0 + covariance) / roots - 1.0).min(2.0))
-        }
-        _ => None,
-    }
-}
-
-/// The pairs and the sum of products that a moment follows from.
-fn moment(derivation: Derivation) -> Option<([usize; 2], usize)> {
-    match derivation {
-        Derivation::Variance { pair, squares, .. } | Derivation::Deviation { pair, squares, .. } => {
-            Some(([pair; 2], squares))
-        }
-        Derivation::Covariance { pairs, products, .. } => Some((pairs, products)),
-        _ => None,
-    }
-}
-
-/// How far a variance or a covariance will be off, each of the intervals behind it being as certain as a derivation needs.
-fn error_of(
-    plan: &QueryPlan,
-    (pairs, products): ([usize; 2], usize),
-    rows: f64,
-    shares: [f64; 2],
-    derivation: Derivation,
-) -> f64 {
-    let each = 1.0 - (1.0 - CONFIDENCE) / events(derivation);
-    let width = |block: usize, weights: &[f64]| half_width(&plan.mechanism.blocks[block].noise, weights, each);
-    let range = |pair: usize| pair_bounds(plan, pair).range() as f64;
-    let real = |pair: usize| pair_bounds(plan, pair).lattice().step();
-    let reaches = pairs.map(|pair| range(pair) * real(pair) / 2.0);
-    let most = reaches[0] * reaches[1];
-    let count = width(pairs[0], &[1.0 / range(pairs[0]); 2]) / rows;
-    let means = [0, 1].map(|side| {
-        let weights = [1.0 - shares[side], shares[side]];
-        (width(pairs[side], &weights) / rows * real(pairs[side])).min(2.0 * reaches[side])
-    });
-    let away = [0, 1].map(|side| (2.0 * shares[side] - 1.0).abs() * reaches[side]);
-    let sum = width(products, &[1.0]) * step_of(plan, products) / rows;
-    let product = away[0] * means[1] + away[1] * means[0] + means[0] * means[1];
-    (sum + most * count + product).min(if pairs[0] == pairs[1] { most } else { 2.0 * most })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::estimate::estimate;
+    use super::super::estimate::{CONFIDENCE, estimate};
+    use super::super::predicted::{error_where_values_spread, expected_error};
     use super::*;
     use crate::plan::{Measure, MechanismChoice, Values, price, shape};
     use crate::policy::Policy;
@@ -379,8 +299,11 @@ mod tests {
     const KINDS: [&str; 6] =
         ["VAR_POP(x)", "VAR_SAMP(x)", "STDDEV_POP(x)", "COVAR_POP(x, y)", "COVAR_SAMP(x, y)", "CORR(x, y)"];
 
+    fn line(n: i64) -> Vec<(i64, i64)> {
+        (0..n).map(|i| ((i * 37) % 101, ((i * 37) % 101 * 16 / 100) - 4)).collect()
+    }
+
     fn tables() -> Vec<Vec<(i64, i64)>> {
-        let line = |n: i64| (0..n).map(|i| ((i * 37) % 101, ((i * 37) % 101 * 16 / 100) - 4)).collect::<Vec<_>>();
         vec![
             line(3),
             line(40),
@@ -451,37 +374,47 @@ mod tests {
         // The control: the truth moved by four of the predicted errors is missed.
         let plan = plan("SELECT VAR_POP(x) FROM t", MechanismChoice::Laplace).await;
         let table = &tables()[2];
-        let error = expected_error(&plan, plan.derivations[0], table.len() as f64, [0.5; 2]).unwrap();
+        let error = expected_error(&plan, plan.derivations[0], table.len() as f64, Some(0.5)).unwrap();
         assert!(misses(&plan, "VAR_POP(x)", table, 4.0 * error) > 3_000);
     }
 
-    /// The predicted error is kept 95 times in 100, and no more than four times too large where most values are within it.
+    /// The predicted error is kept 95 times in 100, wherever values lie, and is no more than so many times too large where they
+    /// lie in the middle.
     #[tokio::test]
-    async fn the_error_of_a_variance_is_predicted() {
-        let plan = plan("SELECT VAR_POP(x) FROM t", MechanismChoice::Laplace).await;
-        let table = &tables()[2];
-        let predicted = expected_error(&plan, plan.derivations[0], table.len() as f64, [0.5; 2]).unwrap();
-        is_predicted(&plan, "VAR_POP(x)", table, predicted, 4.0);
+    async fn the_errors_of_a_variance_and_of_a_deviation_are_predicted() {
+        let two = |low: i64, part: i64| (0..1_000).map(move |i| (if i % part == 0 { 100 - low } else { low }, 0));
+        let mut tables: Vec<Vec<(i64, i64)>> = tables().into_iter().filter(|table| table.len() > 100).collect();
+        tables.extend([two(0, 20), two(100, 20), two(0, 2), two(40, 2)].map(Iterator::collect));
+        for choice in [MechanismChoice::Laplace, MechanismChoice::Gaussian] {
+            for (kind, least) in [("VAR_POP(x)", 0.0), ("STDDEV_POP(x)", 10.0)] {
+                let plan = plan(&format!("SELECT {kind} FROM t"), choice).await;
+                for table in tables.iter().filter(|table| truth("STDDEV_POP(x)", table) >= least) {
+                    let rows = table.len() as f64;
+                    let predicted = expected_error(&plan, plan.derivations[0], rows, None).unwrap();
+                    is_predicted(&plan, kind, table, predicted, f64::INFINITY);
+                }
+                let times = if least > 0.0 { 6.0 } else { 2.5 };
+                let predicted = expected_error(&plan, plan.derivations[0], 1_000.0, Some(0.5)).unwrap();
+                is_predicted(&plan, kind, &line(1_000), predicted, times);
+            }
+        }
+        // The control: of values that are all alike, the error of a deviation is larger.
+        let deviation = plan("SELECT STDDEV_POP(x) FROM t", MechanismChoice::Laplace).await;
+        let predicted = expected_error(&deviation, deviation.derivations[0], 1_000.0, Some(0.5)).unwrap();
+        let alike: Vec<(i64, i64)> = (0..1_000).map(|_| (50, 0)).collect();
+        assert!(errors(&deviation, "STDDEV_POP(x)", &alike)[1_900] > predicted);
     }
 
-    /// So are those of a deviation and of a correlation, where values spread as the prediction says that it assumes.
+    /// So is that of a correlation, where values spread as the prediction says that it assumes.
     #[tokio::test]
-    async fn the_errors_of_a_deviation_and_a_correlation_are_predicted_for_values_that_spread() {
+    async fn the_error_of_a_correlation_is_predicted_for_values_that_spread() {
         // Deviations of 25 in [0, 100] and of 1 in [-1, 3], a correlation of a half.
         let row = |i: i64| (if i % 2 == 0 { 25 } else { 75 }, if (i % 2 == 0) == (i % 8 < 6) { 0 } else { 8 });
         let table: Vec<(i64, i64)> = (0..4_000).map(row).collect();
-        // Seven intervals add up to that of a correlation.
-        for (kind, times) in [("STDDEV_POP(x)", 4.0), ("CORR(x, y)", 12.0)] {
-            let plan = plan(&format!("SELECT {kind} FROM t"), MechanismChoice::Laplace).await;
-            let derivation = plan.derivations[0];
-            let predicted = error_where_values_spread(&plan, derivation, table.len() as f64, [0.5; 2]).unwrap();
-            is_predicted(&plan, kind, &table, predicted, times);
-        }
-        // The control: of values that do not, the error of a deviation is larger.
-        let plan = plan("SELECT STDDEV_POP(x) FROM t", MechanismChoice::Laplace).await;
-        let alike: Vec<(i64, i64)> = (0..4_000).map(|_| (50, 0)).collect();
-        let predicted = error_where_values_spread(&plan, plan.derivations[0], 4_000.0, [0.5; 2]).unwrap();
-        assert!(errors(&plan, "STDDEV_POP(x)", &alike)[1_900] > 1.5 * predicted);
+        let plan = plan("SELECT CORR(x, y) FROM t", MechanismChoice::Laplace).await;
+        let predicted = error_where_values_spread(&plan, plan.derivations[0], table.len() as f64).unwrap();
+        // Seven intervals add up to that of a correlation, each for values wherever they are worst.
+        is_predicted(&plan, "CORR(x, y)", &table, predicted, 30.0);
     }
 
     /// Whether 95 of 100 errors are within the predicted one, which is no more than so many times too large.
