@@ -26,6 +26,8 @@ pub struct Question {
     pub aggregates: Vec<Aggregate>,
     /// What is done with the released table.
     pub outer: Outer,
+    /// What is odd about the text, from the policy alone.
+    pub warnings: Vec<String>,
 }
 
 /// One group key.

@@ -178,6 +178,17 @@ impl Session {
         Ok(Preview { sql, plan: explanation, remaining, remaining_after, charged_before, answered_before })
     }
 
+    /// What should be known before a question is charged. It follows from the question and the policy alone.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a question that is not answered.
+    ///
+    /// # Privacy
+    /// Charges nothing, reads no row.
+    pub async fn warnings(&self, request: &Request, target: Option<TargetError>) -> Result<Vec<String>, Error> {
+        Ok(self.plan_of(request, target).await?.warnings())
+    }
+
     /// The δ at which a plan that uses none is shown under the other accountants.
     pub(crate) fn reference_delta(&self) -> Delta {
         self.policy.budget.delta_per_query.unwrap_or(self.policy.budget.delta)
