@@ -86,6 +86,8 @@ pub struct Argument {
     pub approx: bool,
     /// As people wrote it.
     pub written: String,
+    /// Whether it is a column of a table as it is, with the bounds of the policy.
+    pub is_column: bool,
     /// Where the bounds came from, in words.
     pub origin: String,
     /// A public typical value, for errors in percent.

@@ -243,6 +243,9 @@ pub struct Certificate {
     pub policy: String,
     /// What computed it.
     pub versions: Vec<Version>,
+    /// The day of the charge, as it is to be printed: that of the first one where the report is repeated.
+    #[serde(default)]
+    pub charged_on: String,
     /// When it was made, as it is to be printed.
     pub generated: String,
 }
@@ -252,6 +255,9 @@ pub struct Certificate {
 pub struct TableBounds {
     /// The table.
     pub table: String,
+    /// What the policy calls its file, without the folder.
+    #[serde(default)]
+    pub file: String,
     /// How many groups and rows of one unit are kept.
     pub contribution: ContributionBounds,
     /// The columns with bounds.
@@ -276,6 +282,9 @@ pub struct ColumnBounds {
 pub struct EventLine {
     /// The question, or what else was done.
     pub purpose: String,
+    /// Its SQL.
+    #[serde(default)]
+    pub question: String,
     /// What was done to the data.
     pub event: PrivacyEvent,
     /// The bounds that were found from the data, which are part of what was released.

@@ -146,8 +146,11 @@ pub(crate) fn privacy(privacy: &PrivacyStatement, language: Language) -> Markup 
 
 /// `ε = 0.5, δ = 1e-6`.
 pub(crate) fn loss(loss: Loss) -> String {
-    let delta = if loss.delta == 0.0 { String::new() } else { format!(", δ = {}", significant(loss.delta, 6)) };
-    format!("ε = {}{delta}", significant(loss.epsilon, 9))
+    let delta = if loss.delta == 0.0 { String::new() } else { format!(", δ = {}", significant(loss.delta, 12)) };
+    // A budget is counted in billionths, all of which are shown.
+    let places = format!("{:.9}", loss.epsilon);
+    let epsilon = places.trim_end_matches('0').trim_end_matches('.');
+    format!("ε = {epsilon}{delta}")
 }
 
 fn budget(document: &Document, words: &Words) -> Markup {
@@ -295,7 +298,7 @@ fn provenance(section: &Section, language: Language) -> Markup {
 }
 
 /// Like [`visible`], but a text of several lines stays one.
-fn visible_lines(text: &str) -> String {
+pub(crate) fn visible_lines(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
 

@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use dither_core::{
-    Answer, Between, Cell, Column, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, Receipt, Role, UnitPeriod,
+    Answer, Between, Cell, Column, ContributionBounds, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, RankError,
+    Receipt, Role, UnitPeriod,
 };
 use dither_report::{
-    BudgetLine, Certificate, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot, PrivacyStatement,
-    Protected, Section, Share, Step, Window, certificate, html, json, postprocess,
+    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot,
+    PrivacyStatement, Protected, Section, Share, Step, TableBounds, Window, certificate, html, json, postprocess,
 };
 
 const ATTACK: &str = "\"><img src=x onerror=alert(1)><script>alert(2)</script>\u{202e}";
@@ -204,9 +205,15 @@ fn certificate(language: Language) -> Certificate {
         language,
         dataset: ATTACK.into(),
         privacy: privacy(ATTACK),
-        bounds: vec![],
+        bounds: vec![TableBounds {
+            table: ATTACK.into(),
+            file: ATTACK.into(),
+            contribution: ContributionBounds::ONE,
+            columns: vec![ColumnBounds { column: ATTACK.into(), lower: 0.0, upper: 5.0, step: 1.0 }],
+        }],
         events: vec![EventLine {
             purpose: ATTACK.into(),
+            question: format!("{ATTACK}\nSELECT 1"),
             event: PrivacyEvent::Composed(vec![threshold]),
             found: vec![found()],
         }],
@@ -217,6 +224,7 @@ fn certificate(language: Language) -> Certificate {
         receipt: Receipt { sequence: 7, head: "cafe".repeat(16) },
         policy: ATTACK.into(),
         versions: vec![],
+        charged_on: ATTACK.into(),
         generated: ATTACK.into(),
     }
 }
@@ -310,4 +318,39 @@ fn text_has_contrast_and_the_colours_of_a_heat_map_are_in_order() {
         let upwards = ramp[0] < ramp[11];
         assert!(ramp.windows(2).all(|pair| (pair[0] < pair[1]) == upwards));
     }
+}
+
+/// Of a quantile the page says what is known: by how many rows its rank may be off; and no line of an interval is promised.
+#[test]
+fn a_quantile_shows_its_rank_and_no_interval() {
+    for (language, said, lines) in [
+        (
+            Language::En,
+            ["rank ±\u{a0}45 rows in 95 of 100 cases, counted 96 rows from the end", "rank ±\u{a0}45"],
+            "Lines show",
+        ),
+        (Language::Zh, ["名次 ±\u{a0}45 行（95% 的情形），所取名次距末端 96 行", "名次 ±\u{a0}45"], "线段表示"),
+    ] {
+        let mut chosen = section(answer(2, "A"), Some(Plot::Bars { key: None, value: None }));
+        chosen.share.noise[0].rank = Some(RankError { rows: 45, from_end: Some(96) });
+        chosen.share.noise[0].expected_error = None;
+        let drawn = html::page(&document(vec![chosen.clone()], language));
+        assert!(drawn.contains(lines), "the control: with intervals there are lines");
+        for cell in chosen.answer.rows.iter_mut().flatten() {
+            if let Cell::Value(estimate) = cell {
+                (estimate.low, estimate.high) = (None, None);
+            }
+        }
+        let page = html::page(&document(vec![chosen], language));
+        assert_eq!(said.map(|words| page.matches(words).count()), [1, 3], "{page}");
+        assert!(!page.contains(lines), "{page}");
+    }
+}
+
+/// All that a budget is counted in is shown, so that what is left and what was charged add up.
+#[test]
+fn no_digit_of_a_budget_is_cut() {
+    let mut document = document(vec![section(answer(1, "A"), None)], Language::En);
+    document.budget.remaining = Loss { epsilon: 1_234.500_000_001, delta: 9.999_999e-7 };
+    assert!(html::page(&document).contains("ε = 1234.500000001, δ = 9.999999e-7"), "{}", html::page(&document));
 }

@@ -69,6 +69,9 @@ fn contract(answered: &Answered) -> String {
         "charged": answered.charged,
         "remaining": answered.remaining,
         "receipt": answered.receipt,
+        "free": answered.first_answered.is_some() || answered.first_charged.is_some(),
+        "first_answered": answered.first_answered,
+        "first_charged": answered.first_charged,
     });
     if !answered.bounds.is_empty() {
         object["bounds"] = json!(answered.bounds);

@@ -39,6 +39,9 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
     for name in PAGES.into_iter().map(String::from).chain(tables) {
         output::check(Some(&out.join(name)), &kept)?;
     }
+    for (title, warning) in session.report_warnings(&spec).await? {
+        output::tell(&format!("warning: {}: {}", visible(&title), visible(&warning)));
+    }
     let generated = chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string();
     let published = progress::shown(session.progress(), session.report(&spec, &generated)).await?;
     write(out, &published)?;

@@ -187,3 +187,49 @@ fn the_noise_of_a_report_is_that_of_the_numbers_it_shows() {
         assert_eq!(guarantee["delta"], certificate["charged"]["delta"]);
     }
 }
+
+/// Who signs a certificate sees for what: the day of the charge, the SQL, the file, and the bounds that were used.
+#[test]
+fn a_certificate_says_for_what_was_paid() {
+    let clinic = Clinic::with("");
+    let text = r#"
+        policy = "policy.toml"
+        title = "Ages"
+        budget = { epsilon = 0.4, delta = 0 }
+        [[question]]
+        id = "young"
+        title = "Young"
+        sql = "SELECT SUM(age, contribution_bounds_per_row => (0, 5)) AS years FROM visits"
+        [[question]]
+        id = "patients"
+        title = "Numbers"
+        sql = "SELECT SUM(patient, contribution_bounds_per_row => (-7, 9)) AS total FROM visits"
+        "#;
+    clinic.write("report.toml", text);
+    let published = clinic.run(&["report", "report.toml"]);
+    assert!(published.status.success(), "{}", stderr(&published));
+    let read = |name: &str| fs::read_to_string(clinic.path("out").join(name)).unwrap();
+    let json = || serde_json::from_str::<serde_json::Value>(&read("certificate.json")).unwrap();
+    let certificate = json();
+    assert_eq!(
+        certificate["events"][0]["question"],
+        "SELECT SUM(age, contribution_bounds_per_row => (0, 5)) AS years FROM visits"
+    );
+    assert_eq!(certificate["bounds"][0]["file"], "visits.csv");
+    let bounds = certificate["bounds"][0]["columns"].as_array().unwrap();
+    let of = |name: &str| {
+        let column =
+            bounds.iter().find(|column| column["column"] == name).unwrap_or_else(|| panic!("{name} {bounds:?}"));
+        [&column["lower"], &column["upper"]].map(|end| end.as_f64().unwrap())
+    };
+    assert_eq!(of("age"), [0.0, 110.0], "what the policy says stays");
+    assert_eq!(of("age (contribution_bounds_per_row)"), [0.0, 5.0]);
+    assert_eq!(of("patient (contribution_bounds_per_row)"), [-7.0, 9.0]);
+    let day = certificate["charged_on"].as_str().unwrap().to_owned();
+    assert!(day.len() == 10 && certificate["generated"].as_str().unwrap().starts_with(&day), "{day}");
+    for part in [day.as_str(), "visits.csv", "(0, 5)) AS years"] {
+        assert!(read("certificate.html").contains(part), "{part} is missing");
+    }
+    assert!(clinic.run(&["report", "report.toml"]).status.success());
+    assert_eq!(json()["charged_on"], day.as_str(), "the day of the first charge");
+}

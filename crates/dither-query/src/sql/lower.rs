@@ -393,8 +393,17 @@ impl Scope {
         let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(self.substitute(value)?, condition)?;
         let (written, origin) = (name.clone(), "a row brings one value at most".into());
-        let argument =
-            Argument { expr, bounds: None, approx: false, written, origin, typical: None, counted: None, kind };
+        let argument = Argument {
+            expr,
+            bounds: None,
+            approx: false,
+            written,
+            is_column: false,
+            origin,
+            typical: None,
+            counted: None,
+            kind,
+        };
         Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
     }
 
@@ -405,8 +414,17 @@ impl Scope {
         let kind = argument.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(canonical(argument, &kind), condition)?;
         let (written, origin) = (name.clone(), "a unit brings one person at most".into());
-        let argument =
-            Argument { expr, bounds: None, approx: false, written, origin, typical: None, counted: None, kind };
+        let argument = Argument {
+            expr,
+            bounds: None,
+            approx: false,
+            written,
+            is_column: false,
+            origin,
+            typical: None,
+            counted: None,
+            kind,
+        };
         Ok(Aggregate { kind: AggregateKind::CountPeople, argument: Some(argument), second: None, name })
     }
 
@@ -438,6 +456,7 @@ impl Scope {
             bounds: None,
             approx: false,
             written: name.clone(),
+            is_column: false,
             origin: "a row counts once".into(),
             typical: None,
             counted,
@@ -468,7 +487,18 @@ impl Scope {
             let (typical, whole) = (policy.typical, policy.r#type == ColumnType::Integer);
             let expr = self.where_true(self.substitute(expr)?, condition)?;
             let kind = if whole { DataType::Int64 } else { DataType::Float64 };
-            return Ok(Argument { expr, bounds: None, approx: true, written, origin, typical, counted: None, kind });
+            let is_column = true;
+            return Ok(Argument {
+                expr,
+                bounds: None,
+                approx: true,
+                written,
+                is_column,
+                origin,
+                typical,
+                counted: None,
+                kind,
+            });
         }
         let bounds = interval::bounds(&expr, &columns).ok_or_else(|| {
             let declared = bare.and_then(|(column, policy)| Some((self.declared.get(column)?, policy)));
@@ -503,13 +533,14 @@ impl Scope {
             }
             None => "derived from the bounds in the expression".into(),
         };
-        let typical = bare.and_then(|(_, policy)| policy.typical);
+        let (typical, is_column) = (bare.and_then(|(_, policy)| policy.typical), bare.is_some());
         let expr = self.where_true(self.substitute(expr)?, condition)?;
         Ok(Argument {
             expr,
             bounds: Some(bounds),
             approx: false,
             written,
+            is_column,
             origin,
             typical,
             counted: None,
