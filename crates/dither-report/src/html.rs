@@ -270,7 +270,7 @@ fn provenance(section: &Section, language: Language) -> Markup {
                 " (" (significant(share.percent, 3)) "%)"
             }
             @for noise in &share.noise {
-                dt { (words.mechanism) " " bdi { (visible(&noise.column)) } }
+                dt { (words.mechanism) (words.colon) bdi { (visible(&noise.column)) } }
                 dd {
                     (language.noise(noise.kind))
                     @match (noise.scale, noise.kind) {

@@ -28,7 +28,7 @@ pub(super) fn table(section: &Section, words: &Words) -> Markup {
                         Role::Key => { th scope="col" { bdi { (visible(&column.name)) } } },
                         Role::Value => {
                             th.num scope="col" { bdi { (words.heading(&column.name)) } }
-                            td {}
+                            td.error {}
                             th.interval scope="col" { (words.interval) }
                         },
                     } }
@@ -117,7 +117,7 @@ pub(super) fn cross_table(plot: &Plot, section: &Section, words: &Words) -> Mark
                         td.num { @match cells.get(&(down, across)) {
                             Some(estimate) => {
                                 (pretty(&decimals.number(estimate.value)))
-                                @if let Some(error) = decimals.error(*estimate) { " " span.muted { (pretty(&error)) } }
+                                @if let Some(error) = decimals.error(*estimate) { br; span.muted { (pretty(&error)) } }
                             },
                             None => (MISSING),
                         } }

@@ -66,9 +66,9 @@ impl Session {
             .filter_map(|name| match &self.policy().tables.get(name)?.privacy_unit {
                 UnitPolicy::Through { column, through } => Some(match language {
                     Language::En => {
-                        format!(" A row of `{name}` belongs to whom `{through}` belongs to, by its `{column}`.")
+                        format!(" A row of {name} belongs to whom {through} belongs to, by its {column}.")
                     }
-                    Language::Zh => format!("`{name}` 的每一行按其 `{column}` 归属于 `{through}` 所属的隐私单元。"),
+                    Language::Zh => format!("{name} 的每一行按其 {column} 归属于 {through} 所属的隐私单元。"),
                 }),
                 _ => None,
             })
