@@ -234,12 +234,12 @@ fn one(section: &Section, language: Language) -> Markup {
                     (heatmap::figure(plot, section, words))
                     (data::cross_table(plot, section, words))
                 }
-                (data::table(section, words))
+                (data::table(section, language))
             }
             @for noise in &section.share.noise { @if let Some(rank) = noise.rank {
                 p.note { (visible(&language.rank_of(&noise.column, rank))) }
             } }
-            @for between in &section.found { p.note { (visible(&language.found(between))) } }
+            @for between in &section.found { p.note.warning[between.is_narrow()] { (visible(&language.found(between))) } }
             @if !section.postprocessing.is_empty() { (postprocessing(section, words)) }
             (provenance(section, language))
         }
