@@ -51,8 +51,8 @@ impl<'a> Named<'a> {
         let mut columns = Vec::new();
         let _ = visit_relations(statement, |name| {
             let name = single(name).map_or("", |name| name.value.as_str());
-            let private = policy.tables.get(name).into_iter().flat_map(|table| &table.columns);
-            columns.extend(private);
+            columns.extend(policy.tables.get(name).into_iter().flat_map(|table| &table.columns));
+            columns.extend(policy.public.get(name).into_iter().flat_map(|table| &table.columns));
             ControlFlow::<()>::Continue(())
         });
         Self { columns, text: statement.to_string() }
