@@ -86,7 +86,7 @@ pub struct Argument {
     pub approx: bool,
     /// As people wrote it.
     pub written: String,
-    /// Whether it is a column of a table as it is, with the bounds of the policy.
+    /// Whether it is a column as it is, of a table or of a sub-query.
     pub is_column: bool,
     /// Where the bounds came from, in words.
     pub origin: String,
@@ -96,6 +96,24 @@ pub struct Argument {
     pub counted: Option<Expr>,
     /// The type of the values; a float where they are summed, but for whole numbers whose bounds are found.
     pub kind: DataType,
+}
+
+impl Argument {
+    /// What is counted and not added up, so that it needs no bounds.
+    pub fn counted(expr: Expr, written: &str, origin: &str, kind: DataType) -> Self {
+        let (written, origin) = (written.to_owned(), origin.to_owned());
+        Self {
+            expr,
+            bounds: None,
+            approx: false,
+            written,
+            is_column: false,
+            origin,
+            typical: None,
+            counted: None,
+            kind,
+        }
+    }
 }
 
 /// What an aggregate measures.

@@ -392,18 +392,7 @@ impl Scope {
         let value = self.value_type(total(argument, &self.schema)?)?;
         let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(self.substitute(value)?, condition)?;
-        let (written, origin) = (name.clone(), "a row brings one value at most".into());
-        let argument = Argument {
-            expr,
-            bounds: None,
-            approx: false,
-            written,
-            is_column: false,
-            origin,
-            typical: None,
-            counted: None,
-            kind,
-        };
+        let argument = Argument::counted(expr, &name, "a row brings one value at most", kind);
         Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
     }
 
@@ -413,18 +402,7 @@ impl Scope {
         let argument = self.substitute(argument)?;
         let kind = argument.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(canonical(argument, &kind), condition)?;
-        let (written, origin) = (name.clone(), "a unit brings one person at most".into());
-        let argument = Argument {
-            expr,
-            bounds: None,
-            approx: false,
-            written,
-            is_column: false,
-            origin,
-            typical: None,
-            counted: None,
-            kind,
-        };
+        let argument = Argument::counted(expr, &name, "a unit brings one person at most", kind);
         Ok(Aggregate { kind: AggregateKind::CountPeople, argument: Some(argument), second: None, name })
     }
 
@@ -451,17 +429,8 @@ impl Scope {
         };
         let present = when(self.substitute(value)?.is_not_null(), lit(1.0)).end();
         let expr = self.where_true(present.map_err(|error| type_refusal(&error))?, condition)?;
-        let argument = Argument {
-            expr,
-            bounds: None,
-            approx: false,
-            written: name.clone(),
-            is_column: false,
-            origin: "a row counts once".into(),
-            typical: None,
-            counted,
-            kind: DataType::Float64,
-        };
+        let argument = Argument::counted(expr, &name, "a row counts once", DataType::Float64);
+        let argument = Argument { counted, ..argument };
         Ok(Aggregate { kind: AggregateKind::CountValues, argument: Some(argument), second: None, name })
     }
 

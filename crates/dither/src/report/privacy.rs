@@ -100,9 +100,11 @@ impl Session {
                 bounds.push(TableBounds { table: name.to_owned(), file, contribution: plan.bounds, columns });
             }
         }
+        let declared = bounds.iter().flat_map(|table| table.columns.iter().map(|column| column.column.clone()));
+        let declared: BTreeSet<String> = declared.collect();
         for plan in plans {
             if let Some(table) = bounds.iter_mut().find(|known| known.table == plan.question.table) {
-                asked_bounds(plan, &mut table.columns);
+                asked_bounds(plan, &declared, &mut table.columns);
             }
         }
         bounds
@@ -111,10 +113,12 @@ impl Session {
 
 /// Adds the bounds that a question states itself, or that follow for an expression: what is added up is clamped to these, where
 /// the bounds of a column are wider or none. Of several questions about one expression the widest hold.
-fn asked_bounds(plan: &QueryPlan, columns: &mut Vec<ColumnBounds>) {
+fn asked_bounds(plan: &QueryPlan, declared: &BTreeSet<String>, columns: &mut Vec<ColumnBounds>) {
     let aggregates = &plan.question.aggregates;
     for argument in aggregates.iter().flat_map(|aggregate| aggregate.argument.iter().chain(&aggregate.second)) {
-        let Some(value) = argument.bounds.filter(|_| !argument.is_column) else { continue };
+        let bare = argument.written.rsplit('.').next().unwrap_or_default();
+        let known = argument.is_column && declared.contains(bare);
+        let Some(value) = argument.bounds.filter(|_| !known) else { continue };
         let step = value.lattice().step();
         let (lower, upper) = (value.lower() as f64 * step, value.upper() as f64 * step);
         let name = label(&argument.written, &plan.question.table);
