@@ -26,7 +26,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Write a starter policy from the header of a CSV or Parquet file; no row is read
+    /// Print a starter policy from the header of a CSV or Parquet file; no row is read
     Init(Init),
     /// Show what a question would cost and how well it would be answered; nothing is charged
     Plan(Plan),

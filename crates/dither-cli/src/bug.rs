@@ -1,26 +1,31 @@
-//! What is said of a bug: where in the program it is, and nothing else. The message of a panic may quote a row.
+//! What is said of a bug: one constant text. Where it is may depend on a row, and so may the message of a panic, which may
+//! even quote one. The place is for the operator's log; the message is for nobody.
 
 use std::io::Write;
 use std::panic::{self, Location};
 
 use dither_learn::train::guarded::is_guarded;
 
-/// Has every panic of every thread say its place only. One that is caught on purpose says nothing.
-pub fn report_place_only() {
+use crate::failure::log;
+
+const SAID: &str = "error[bug]: Dither failed\n\
+                    hint: what was charged stands, and asking the same again is not charged twice; the operator's log says where \
+                    it failed, if DITHER_OPERATOR_LOG names one";
+
+/// Has every panic of every thread say the same, and its place to the operator. One that is caught on purpose says nothing.
+pub fn report_to_the_operator() {
     panic::set_hook(Box::new(|bug| {
         if !is_guarded() {
             // Standard error may be closed; that is no reason for a second panic.
-            let _ = writeln!(std::io::stderr(), "{}", said(bug.location()));
+            let _ = writeln!(std::io::stderr(), "{SAID}");
+            log(&placed(bug.location()));
         }
     }));
 }
 
-fn said(place: Option<&Location<'_>>) -> String {
+fn placed(place: Option<&Location<'_>>) -> String {
     let place = place.map_or("an unknown place".into(), |at| format!("{}:{}", within(at.file()), at.line()));
-    format!(
-        "error[bug]: Dither failed at {place}; please report this place\n\
-         hint: what was charged stands, and asking the same again is not charged twice"
-    )
+    format!("a bug at {place}; please report this place")
 }
 
 /// The path within its crate: what stands before it tells about the machine that built the program.
@@ -52,7 +57,7 @@ mod tests {
     fn the_child_that_panics() {
         let Ok(hook) = std::env::var(CHILD) else { return };
         if hook == "set" {
-            report_place_only();
+            report_to_the_operator();
         }
         assert_eq!(guarded(fail), None);
         assert!(panic::catch_unwind(fail).is_err());
@@ -64,22 +69,28 @@ mod tests {
         assert!(runtime.block_on(async { tokio::spawn(async { fail() }).await }).is_err());
     }
 
-    /// The control: without the hook the message is shown, also of the panic that is caught on purpose.
+    /// The control: without the hook message and place are shown, also of the panic that is caught on purpose.
     #[test]
-    fn sv_11_a_panic_of_any_thread_shows_its_place_and_never_its_message() {
+    fn sv_11_a_panic_of_any_thread_shows_one_text_and_its_place_to_the_operator_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
         let run = |hook: &str| {
             let mut child = Command::new(std::env::current_exe().unwrap());
             child.args(["--exact", "bug::tests::the_child_that_panics", "--nocapture"]);
+            child.env("DITHER_OPERATOR_LOG", &file);
             let output = child.env(CHILD, hook).env("RUST_BACKTRACE", "1").output().unwrap();
             assert!(output.status.success());
             String::from_utf8(output.stderr).unwrap()
         };
         let said = run("set");
-        assert!(!said.contains(SECRET) && !said.contains("stack backtrace"), "{said}");
-        assert_eq!(said.matches("error[bug]: Dither failed at ").count(), 5, "{said}");
-        assert_eq!(said.matches("src/bug.rs:").count(), 5, "{said}");
+        assert!(!said.contains(SECRET) && !said.contains("stack backtrace") && !said.contains(".rs"), "{said}");
+        assert_eq!(said.matches(SAID).count(), 5, "{said}");
+        let logged = std::fs::read_to_string(&file).unwrap();
+        assert!(!logged.contains(SECRET), "{logged}");
+        assert_eq!(logged.matches("a bug at crates/dither-cli/src/bug.rs:").count(), 5, "{logged}");
         let control = run("none");
         assert_eq!(control.matches(SECRET).count(), 5, "{control}");
+        assert!(control.contains("src/bug.rs:"), "{control}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn explain(error: &impl Explain) {
 }
 
 /// Appends what failed to the file that `DITHER_OPERATOR_LOG` names; without one, nothing is kept.
-fn log(detail: &str) {
+pub fn log(detail: &str) {
     use std::io::Write;
     let Some(path) = std::env::var_os("DITHER_OPERATOR_LOG") else { return };
     let line = format!("{} {}\n", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"), detail);

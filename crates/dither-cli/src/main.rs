@@ -15,7 +15,7 @@ use args::{Args, Command};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    bug::report_place_only();
+    bug::report_to_the_operator();
     let args = Args::parse();
     let done = match &args.command {
         Command::Init(command) => commands::init::run(command),

@@ -121,6 +121,31 @@ pub struct Between {
     pub upper: f64,
     /// How many rows lie beyond each of them, about: a public number, by which sums and means may be off beside their noise.
     pub rows_beyond: u64,
+    /// The part of the values that lies beyond either of them, about: twice `rows_beyond` over the noisy number of values that was
+    /// released with the answer. `None` where no answer has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_beyond: Option<f64>,
+}
+
+impl Between {
+    /// From which part of the values on it has to be said aloud that they count as a bound.
+    pub const MANY: f64 = 0.1;
+
+    /// Whether so many values count as a bound that a mean is rather one of the bounds than of the values.
+    pub fn is_narrow(&self) -> bool {
+        self.share_beyond.is_some_and(|share| share >= Self::MANY)
+    }
+}
+
+/// How far the rank of a value may be off that was chosen among public candidates, 95 times in 100: a public number, which
+/// follows from ε and the number of candidates, whatever the rows are. How far the value is off depends on the rows around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankError {
+    /// So many rows on either side, rounded up.
+    pub rows: u64,
+    /// For a least or a greatest value: how many rows from the end the rank lies that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_end: Option<u64>,
 }
 
 /// One column of an answer.

@@ -33,7 +33,7 @@ pub mod sensitive;
 pub mod sensitivity;
 pub mod unit;
 
-pub use answer::{Answer, Between, Cell, Column, Estimate, Key, Role};
+pub use answer::{Answer, Between, Cell, Column, Estimate, Key, RankError, Role};
 pub use bounds::{ContributionBounds, Lattice, ValueBounds};
 pub use budget::{AmountError, Budget, Delta, Epsilon};
 pub use error::{Audience, Explain};

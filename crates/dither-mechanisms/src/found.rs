@@ -122,6 +122,18 @@ impl FoundBounds {
         self.lower.margin()
     }
 
+    /// How many rows lie beyond both bounds together at most, with this probability, whatever the rows are. `None` unless the
+    /// probability lies in [0, 1).
+    ///
+    /// *Proof.* A bound is asked for `margin` rows from its end at most, and chosen within the error of a rank of that, see
+    /// [`Quantiles::rank_error`]. Beyond it lie the rows of the coarse steps behind the chosen one, which are no more than both
+    /// together. Each of the two ends may miss with half of what is left. Where the bounds change places, fewer lie beyond. ∎
+    pub fn most_beyond(&self, probability: f64) -> Option<f64> {
+        let each = 1.0 - (1.0 - probability) / 2.0;
+        let ends = [(&self.lower, Fraction::LEAST), (&self.upper, Fraction::GREATEST)];
+        ends.iter().map(|(quantiles, end)| Some(quantiles.margin() as f64 + quantiles.rank_error(*end, each)?)).sum()
+    }
+
     /// How many rows of all groups together one unit can move.
     pub fn rows(&self) -> u64 {
         self.lower.rows()

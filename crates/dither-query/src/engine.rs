@@ -4,6 +4,7 @@ mod held;
 mod local;
 mod measured;
 mod portable;
+mod spills;
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;

@@ -3,6 +3,7 @@
 mod assumes;
 mod found;
 mod protects;
+mod ranks;
 mod selected;
 mod sizes;
 mod target;
@@ -57,6 +58,9 @@ pub struct ExplainedOutput {
     pub sampling: Option<f64>,
     /// For a quantile: by how many rows its rank will be off at most, 95 times in 100.
     pub rank_error: Option<f64>,
+    /// The same in percent of the declared rows of a group that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank_error_percent: Option<f64>,
     /// What the expectation assumes.
     pub assumption: Option<String>,
 }
@@ -90,6 +94,9 @@ pub struct Explanation {
     pub max_rows_per_group: u32,
     /// The aggregates.
     pub outputs: Vec<ExplainedOutput>,
+    /// What should be known before it is paid for, from public facts alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Why this noise.
     pub why: String,
     /// How groups get into the answer.
@@ -145,6 +152,7 @@ impl QueryPlan {
             max_groups_per_unit: bounds.max_groups_per_unit.get(),
             max_rows_per_group: bounds.max_rows_per_group.get(),
             outputs: self.explain_outputs(),
+            warnings: self.warnings(),
             why: self.why.clone(),
             keys: self.explain_keys(),
             epsilon: cost.epsilon_nanos as f64 / Epsilon::NANOS as f64,
@@ -156,6 +164,11 @@ impl QueryPlan {
                 rdp: None,
             }),
         })
+    }
+
+    /// What should be known before the question is paid for. It follows from the question and the policy alone.
+    pub fn warnings(&self) -> Vec<String> {
+        self.question.warnings.iter().cloned().chain(self.found_warnings()).collect()
     }
 
     /// Explains each aggregate.
@@ -183,6 +196,7 @@ impl QueryPlan {
                     expected_error_percent: magnitude.and_then(|size| Some(100.0 * expected? / size.abs())),
                     sampling: self.sampling_share(index),
                     rank_error: self.rank_error(*derivation),
+                    rank_error_percent: self.rank_error_percent(*derivation),
                     assumption: self.assumption(*derivation),
                 }
             })
@@ -246,11 +260,6 @@ impl QueryPlan {
     fn sampling_share(&self, index: usize) -> Option<f64> {
         let block = self.sampling.as_ref()?.get(index)?;
         Some(block.map_or(0.0, |block| self.shares[block].as_f64()))
-    }
-
-    fn rank_error(&self, derivation: Derivation) -> Option<f64> {
-        let Derivation::Quantile { ranks, fraction } = derivation else { return None };
-        self.mechanism.quantiles[ranks].rank_error(fraction, CONFIDENCE)
     }
 
     fn bounds_in_words<'a>(&self, arguments: impl Iterator<Item = &'a Argument>) -> String {
@@ -354,12 +363,11 @@ impl QueryPlan {
                 (half * bounds.range() as f64 * step).min(bounds.range() as f64 * step)
             }
             Derivation::Variance { pair, .. } | Derivation::Deviation { pair, .. } => {
-                let share = self.typical_share(pair).unwrap_or(1.0);
-                release::expected_error(self, derivation, self.group_rows()? as f64, [share; 2])?
+                release::expected_error(self, derivation, self.group_rows()? as f64, self.typical_share(pair))?
             }
             Derivation::Quantile { .. } | Derivation::Selected | Derivation::Place => return None,
             Derivation::Covariance { .. } | Derivation::Correlation { .. } => {
-                release::expected_error(self, derivation, self.group_rows()? as f64, [1.0; 2])?
+                release::expected_error(self, derivation, self.group_rows()? as f64, None)?
             }
         })
     }

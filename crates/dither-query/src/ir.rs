@@ -26,6 +26,8 @@ pub struct Question {
     pub aggregates: Vec<Aggregate>,
     /// What is done with the released table.
     pub outer: Outer,
+    /// What is odd about the text, from the policy alone.
+    pub warnings: Vec<String>,
 }
 
 /// One group key.
@@ -84,6 +86,8 @@ pub struct Argument {
     pub approx: bool,
     /// As people wrote it.
     pub written: String,
+    /// Whether it is a column as it is, of a table or of a sub-query.
+    pub is_column: bool,
     /// Where the bounds came from, in words.
     pub origin: String,
     /// A public typical value, for errors in percent.
@@ -92,6 +96,24 @@ pub struct Argument {
     pub counted: Option<Expr>,
     /// The type of the values; a float where they are summed, but for whole numbers whose bounds are found.
     pub kind: DataType,
+}
+
+impl Argument {
+    /// What is counted and not added up, so that it needs no bounds.
+    pub fn counted(expr: Expr, written: &str, origin: &str, kind: DataType) -> Self {
+        let (written, origin) = (written.to_owned(), origin.to_owned());
+        Self {
+            expr,
+            bounds: None,
+            approx: false,
+            written,
+            is_column: false,
+            origin,
+            typical: None,
+            counted: None,
+            kind,
+        }
+    }
 }
 
 /// What an aggregate measures.

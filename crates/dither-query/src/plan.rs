@@ -38,6 +38,7 @@ use crate::source::arrow_type;
 use crate::sql::{self, SqlOptions};
 
 use blocks::{Blocks, CountedBy};
+pub(crate) use found::Beyond;
 pub use keys::KeyChoice;
 pub(crate) use keys::words as keys_in_words;
 pub use measure::{Derivation, Found, Measure, Ranks, Values};

@@ -4,6 +4,7 @@ mod estimate;
 mod found;
 mod moments;
 mod outer;
+mod predicted;
 mod sampling;
 mod selected;
 mod width;
@@ -18,7 +19,7 @@ use crate::plan::{Measure, QueryPlan};
 
 pub use estimate::CONFIDENCE;
 pub use found::found_bounds;
-pub(crate) use moments::{error_where_values_spread, expected_error};
+pub(crate) use predicted::{SPREAD, error_of_any_deviation, error_where_values_spread, expected_error};
 pub use width::half_width;
 
 /// Turns a noisy table into the answer of its question.

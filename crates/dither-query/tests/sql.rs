@@ -8,6 +8,7 @@
 //! says TEXT                    … and the message or the hint contains this text
 //! ---- planned                 or it is planned, and each aggregate is measured like this:
 //! AGGREGATE | MECHANISM | L1 SENSITIVITY
+//! warns TEXT                   … and, where asked for, this is warned of, or nothing is: `warns nothing`
 //! groups N: KEYS               … and, where asked for, these groups are public; of many the first three and the last
 //! ```
 
@@ -289,8 +290,20 @@ async fn outcome(case: &Case, policy: &Policy) -> String {
                 .into_iter()
                 .map(|output| format!("\n{} | {} | {}", output.measures, output.mechanism, output.l1_sensitivity));
             let groups = if case.expected.contains("\ngroups ") { groups(&plan) } else { String::new() };
-            format!("planned{}{groups}", lines.collect::<String>())
+            format!("planned{}{}{groups}", lines.collect::<String>(), warned(case, &plan))
         }
+    }
+}
+
+/// Whether a plan warns of what a case expects.
+fn warned(case: &Case, plan: &QueryPlan) -> String {
+    let wanted = case.expected.lines().find_map(|line| line.strip_prefix("warns "));
+    let warnings = plan.warnings();
+    match wanted {
+        None => String::new(),
+        Some("nothing") if warnings.is_empty() => "\nwarns nothing".into(),
+        Some(wanted) if warnings.iter().any(|warning| warning.contains(wanted)) => format!("\nwarns {wanted}"),
+        Some(_) => format!("\nwarns {warnings:?}"),
     }
 }
 

@@ -65,7 +65,7 @@ fn wobble(seed: usize) -> f64 {
 }
 
 fn share(epsilon: f64, column: &str, kind: NoiseKind, scale: Option<f64>, error: f64) -> Share {
-    let noise = vec![Noise { column: column.into(), kind, scale, expected_error: Some(error) }];
+    let noise = vec![Noise { column: column.into(), kind, scale, expected_error: Some(error), rank: None }];
     Share { epsilon, delta: 0.0, percent: epsilon * 100.0, noise, threshold: None }
 }
 
@@ -132,6 +132,7 @@ fn document(language: Language) -> Result<Document, StepError> {
         kind: NoiseKind::Laplace,
         scale: None,
         expected_error: Some(0.3),
+        rank: None,
     });
     let small = Share { threshold: Some(83.0), ..laplace(0.05, "n") };
     let section = |id: &str, title, sql: &str, share, plot, released, steps: &[Step]| {
@@ -275,11 +276,17 @@ fn certificate(language: Language) -> Certificate {
         privacy: privacy(language),
         bounds: vec![TableBounds {
             table: "stays".into(),
+            file: "stays.csv".into(),
             contribution: ContributionBounds { max_groups_per_unit: three, max_rows_per_group: three },
             columns: vec![ColumnBounds { column: "days".into(), lower: 1.0, upper: 14.0, step: 1.0 }],
         }],
         events: events
-            .map(|(event, purpose)| EventLine { purpose: purpose.into(), event, found: Vec::new() })
+            .map(|(event, purpose)| EventLine {
+                purpose: purpose.into(),
+                question: String::new(),
+                event,
+                found: Vec::new(),
+            })
             .collect(),
         guarantees: vec![
             guarantee("pure", None, 0.0),
@@ -288,6 +295,7 @@ fn certificate(language: Language) -> Certificate {
         ],
         total: Loss { epsilon: 4.0, delta: 1e-6 },
         charged: Loss { epsilon: 1.0, delta: 1e-7 },
+        charged_on: "2026-01-31".into(),
         head: Receipt { sequence: 57, head: "60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752".into() },
         receipt: Receipt {
             sequence: 42,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::document::{Certificate, Guarantee, TableBounds};
 use crate::format::{significant, visible};
-use crate::html::{footer, header, loss, privacy, shell};
+use crate::html::{footer, header, loss, privacy, shell, visible_lines};
 use crate::language::{Language, Words};
 
 /// The certificate as an HTML page in the style of the report, one or two sheets on paper, to be signed.
@@ -20,6 +20,7 @@ pub fn page(certificate: &Certificate) -> String {
                 dl.card {
                     dt { (words.charged) }
                     dd.large { (loss(certificate.charged)) }
+                    @if !certificate.charged_on.is_empty() { dd { (visible(&certificate.charged_on)) } }
                     dt { (words.limit) }
                     dd { (loss(certificate.total)) }
                 }
@@ -70,7 +71,7 @@ fn guarantees(guarantees: &[Guarantee], words: &Words) -> Markup {
         section {
             h2 { (words.guarantees) }
             p.note { (words.guarantee_text) }
-            div.scroll { table {
+            div.scroll tabindex="0" role="region" aria-label=(words.guarantees) { table {
                 thead { tr {
                     th scope="col" { (words.accountant) }
                     th.num scope="col" { "ε" }
@@ -101,7 +102,7 @@ fn events(certificate: &Certificate, words: &Words) -> Markup {
     html! {
         section {
             h2 { (words.events) }
-            div.scroll { table.events {
+            div.scroll tabindex="0" role="region" aria-label=(words.events) { table.events {
                 thead { tr {
                     th.num scope="col" { "#" }
                     th scope="col" { (words.question) }
@@ -111,6 +112,7 @@ fn events(certificate: &Certificate, words: &Words) -> Markup {
                     td.num { (index + 1) }
                     th scope="row" { (visible(&line.purpose)) }
                     td {
+                        @if !line.question.is_empty() { pre { code { (visible_lines(&line.question)) } } }
                         (certificate.language.event(&line.event))
                         br;
                         @for between in &line.found { (visible(&certificate.language.found(between))) br; }
@@ -125,10 +127,13 @@ fn events(certificate: &Certificate, words: &Words) -> Markup {
 fn bounds(table: &TableBounds, language: Language) -> Markup {
     let words = language.words();
     html! {
-        h3 { bdi { (visible(&table.table)) } }
+        h3 {
+            bdi { (visible(&table.table)) }
+            @if !table.file.is_empty() { " · " bdi { (visible(&table.file)) } }
+        }
         p { (language.contribution(table.contribution)) }
         @if table.columns.is_empty() { p.muted { (words.no_bounds) } } @else {
-            div.scroll { table {
+            div.scroll tabindex="0" role="region" aria-label=(visible(&table.table)) { table {
                 thead { tr {
                     th scope="col" { (words.column) }
                     th.num scope="col" { (words.range) }

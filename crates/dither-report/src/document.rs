@@ -1,6 +1,8 @@
 //! What a report and a certificate say, as plain data.
 
-use dither_core::{Answer, Between, Budget, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, Receipt};
+use dither_core::{
+    Answer, Between, Budget, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, RankError, Receipt,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::language::Language;
@@ -149,6 +151,9 @@ pub struct Noise {
     /// How far the value was expected to be off, 95 times in 100, when the question was planned.
     #[serde(default)]
     pub expected_error: Option<f64>,
+    /// For a quantile, which has no interval: how far its rank may be off, 95 times in 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<RankError>,
 }
 
 /// The distribution of noise.
@@ -238,6 +243,9 @@ pub struct Certificate {
     pub policy: String,
     /// What computed it.
     pub versions: Vec<Version>,
+    /// The day of the charge, as it is to be printed: that of the first one where the report is repeated.
+    #[serde(default)]
+    pub charged_on: String,
     /// When it was made, as it is to be printed.
     pub generated: String,
 }
@@ -247,6 +255,9 @@ pub struct Certificate {
 pub struct TableBounds {
     /// The table.
     pub table: String,
+    /// What the policy calls its file, without the folder.
+    #[serde(default)]
+    pub file: String,
     /// How many groups and rows of one unit are kept.
     pub contribution: ContributionBounds,
     /// The columns with bounds.
@@ -271,6 +282,9 @@ pub struct ColumnBounds {
 pub struct EventLine {
     /// The question, or what else was done.
     pub purpose: String,
+    /// Its SQL.
+    #[serde(default)]
+    pub question: String,
     /// What was done to the data.
     pub event: PrivacyEvent,
     /// The bounds that were found from the data, which are part of what was released.

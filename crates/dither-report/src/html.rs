@@ -52,7 +52,7 @@ pub fn page(document: &Document) -> String {
                 (budget(document, words))
                 (privacy(&document.privacy, document.language))
             }
-            @if !document.sections.is_empty() { (overview(&document.sections, words)) }
+            @if !document.sections.is_empty() { (overview(&document.sections, document.language)) }
             @for section in &document.sections { (one(section, document.language)) }
             section.reading {
                 h2 { (words.reading) }
@@ -146,8 +146,11 @@ pub(crate) fn privacy(privacy: &PrivacyStatement, language: Language) -> Markup 
 
 /// `ε = 0.5, δ = 1e-6`.
 pub(crate) fn loss(loss: Loss) -> String {
-    let delta = if loss.delta == 0.0 { String::new() } else { format!(", δ = {}", significant(loss.delta, 6)) };
-    format!("ε = {}{delta}", significant(loss.epsilon, 9))
+    let delta = if loss.delta == 0.0 { String::new() } else { format!(", δ = {}", significant(loss.delta, 12)) };
+    // A budget is counted in billionths, all of which are shown.
+    let places = format!("{:.9}", loss.epsilon);
+    let epsilon = places.trim_end_matches('0').trim_end_matches('.');
+    format!("ε = {epsilon}{delta}")
 }
 
 fn budget(document: &Document, words: &Words) -> Markup {
@@ -176,7 +179,8 @@ fn budget(document: &Document, words: &Words) -> Markup {
     }
 }
 
-fn overview(sections: &[Section], words: &Words) -> Markup {
+fn overview(sections: &[Section], language: Language) -> Markup {
+    let words = language.words();
     html! {
         section.overview {
             h2 { (words.questions) }
@@ -192,7 +196,7 @@ fn overview(sections: &[Section], words: &Words) -> Markup {
                         th scope="row" { a href={ "#" (anchor(&section.id)) } { (visible(&section.title)) } }
                         td.num { (significant(section.share.epsilon, 4)) }
                         td.share { (plot::share_bar(section.share.percent)) }
-                        td.num { (expected(&section.share)) }
+                        td.num { (expected(&section.share, language)) }
                     } } }
                 }
             }
@@ -204,11 +208,12 @@ fn overview(sections: &[Section], words: &Words) -> Markup {
 }
 
 /// The expected errors of a question, column by column.
-fn expected(share: &Share) -> Markup {
+fn expected(share: &Share, language: Language) -> Markup {
     let several = share.noise.len() > 1;
     html! {
         @for noise in &share.noise {
-            @let error = noise.expected_error.map_or(MISSING.to_owned(), format::expected);
+            @let rank = || noise.rank.map(|rank| language.rank(rank));
+            @let error = noise.expected_error.map(format::expected).or_else(rank).unwrap_or(MISSING.to_owned());
             div { @if several { span.muted { (visible(&noise.column)) } " " } (error) }
         }
         @if share.noise.is_empty() { (MISSING) }
@@ -229,9 +234,12 @@ fn one(section: &Section, language: Language) -> Markup {
                     (heatmap::figure(plot, section, words))
                     (data::cross_table(plot, section, words))
                 }
-                (data::table(section, words))
+                (data::table(section, language))
             }
-            @for between in &section.found { p.note { (visible(&language.found(between))) } }
+            @for noise in &section.share.noise { @if let Some(rank) = noise.rank {
+                p.note { (visible(&language.rank_of(&noise.column, rank))) }
+            } }
+            @for between in &section.found { p.note.warning[between.is_narrow()] { (visible(&language.found(between))) } }
             @if !section.postprocessing.is_empty() { (postprocessing(section, words)) }
             (provenance(section, language))
         }
@@ -262,7 +270,7 @@ fn provenance(section: &Section, language: Language) -> Markup {
                 " (" (significant(share.percent, 3)) "%)"
             }
             @for noise in &share.noise {
-                dt { (words.mechanism) " " bdi { (visible(&noise.column)) } }
+                dt { (words.mechanism) (words.colon) bdi { (visible(&noise.column)) } }
                 dd {
                     (language.noise(noise.kind))
                     @match (noise.scale, noise.kind) {
@@ -273,6 +281,7 @@ fn provenance(section: &Section, language: Language) -> Markup {
                     @if let Some(error) = noise.expected_error {
                         (words.semicolon) (words.expected_error.to_lowercase()) " " (format::expected(error))
                     }
+                    @if let Some(rank) = noise.rank { (words.semicolon) (language.rank(rank)) }
                 }
             }
             @if section.answer.columns.iter().any(|column| column.role == Role::Key) {
@@ -289,7 +298,7 @@ fn provenance(section: &Section, language: Language) -> Markup {
 }
 
 /// Like [`visible`], but a text of several lines stays one.
-fn visible_lines(text: &str) -> String {
+pub(crate) fn visible_lines(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
 

@@ -4,7 +4,7 @@
 
 mod words;
 
-use dither_core::{Between, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, UnitPeriod};
+use dither_core::{Between, ContributionBounds, Neighbors, PrivacyEvent, PrivacyUnit, RankError, UnitPeriod};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{NoiseKind, Window};
@@ -150,16 +150,63 @@ impl Language {
 
     /// That bounds were found from the data, and what this means for an answer.
     pub fn found(self, between: &Between) -> String {
-        let Between { column, lower, upper, rows_beyond } = between;
+        let Between { column, lower, upper, rows_beyond, share_beyond } = between;
+        let percent = share_beyond.map(|share| match share {
+            1.0.. => "100".into(),
+            share => significant(100.0 * share, 2),
+        });
         match self {
-            Self::En => format!(
-                "`{column}` counts within [{lower}, {upper}]: bounds that were found from the data, with noise. Values beyond \
-                 count as the bound, those of about {rows_beyond} rows at each end; this bias is in no interval."
-            ),
-            Self::Zh => format!(
-                "`{column}` 按 [{lower}, {upper}] 计入：该范围由带噪声的方法从数据中求得。超出者按边界值计入，两端各约 {rows_beyond} 行；\
-                 由此产生的偏差不在任何置信区间之内。"
-            ),
+            Self::En => {
+                let share = percent.map_or(String::new(), |percent| format!(", about {percent}% of all values"));
+                let warning = match between.is_narrow() {
+                    true => "Warning: so many values count as a bound that sums and means may be far off. ",
+                    false => "",
+                };
+                format!(
+                    "{warning}{column} counts within the bounds found, [{lower}, {upper}], which were chosen from the data with noise. \
+                     Values beyond them are counted as {lower} or {upper}: those of about {rows_beyond} rows at each end{share}. This \
+                     bias is in no interval."
+                )
+            }
+            Self::Zh => {
+                let share = percent.map_or(String::new(), |percent| format!("，约占全部取值的 {percent}%"));
+                let warning = if between.is_narrow() {
+                    "警告：按边界值计入的取值过多，总和与均值可能有很大偏差。"
+                } else {
+                    ""
+                };
+                format!(
+                    "{warning}{column} 按所求得的范围 [{lower}, {upper}] 计入，该范围由带噪声的方法从数据中选出。超出者按 {lower} 或 {upper} \
+                     计入：两端各约 {rows_beyond} 行{share}。由此产生的偏差不在任何置信区间之内。"
+                )
+            }
+        }
+    }
+
+    /// How far the rank of a quantile may be off, shortly.
+    pub(crate) fn rank(self, rank: RankError) -> String {
+        let rows = pretty(&format!("± {}", rank.rows));
+        match self {
+            Self::En => format!("rank {rows}"),
+            Self::Zh => format!("名次 {rows}"),
+        }
+    }
+
+    /// How far the rank of a quantile may be off, in a sentence that stands beside the answer.
+    pub fn rank_of(self, column: &str, rank: RankError) -> String {
+        let short = self.rank(rank);
+        match self {
+            Self::En => {
+                let end = rank.from_end.map_or(String::new(), |rows| format!(", counted {rows} rows from the end"));
+                format!(
+                    "{column}: {short} rows in 95 of 100 cases{end}. How far the value is off depends on the values around it, so \
+                     that it has no interval."
+                )
+            }
+            Self::Zh => {
+                let end = rank.from_end.map_or(String::new(), |rows| format!("，所取名次距末端 {rows} 行"));
+                format!("{column}：{short} 行（95% 的情形）{end}。数值本身的偏差取决于其附近的取值，因此没有置信区间。")
+            }
         }
     }
 

@@ -77,10 +77,11 @@ pub(crate) fn figure(plot: &Plot, section: &Section, words: &Words) -> Markup {
     let Some(value) = value_column(answer, value.as_deref()) else { return html! {} };
     let marks = marks(answer, key.as_deref(), value);
     let name = words.heading(&answer.columns[value].name);
+    let lines = marks.iter().any(|mark| mark.estimate.low.is_some() || mark.estimate.high.is_some());
     html! {
         figure {
             @if marks.len() > LANES { (columns::draw(&marks, style)) } @else { (lanes::draw(&marks, style)) }
-            figcaption { b { bdi { (name) } } (words.stop) (words.error_bars) }
+            figcaption { b { bdi { (name) } } (words.stop) (if lines { words.error_bars } else { words.no_error_bars }) }
         }
     }
 }

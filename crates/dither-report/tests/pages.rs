@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use dither_core::{
-    Answer, Between, Cell, Column, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, Receipt, Role, UnitPeriod,
+    Answer, Between, Cell, Column, ContributionBounds, Estimate, Key, Neighbors, PrivacyEvent, PrivacyUnit, RankError,
+    Receipt, Role, UnitPeriod,
 };
 use dither_report::{
-    BudgetLine, Certificate, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot, PrivacyStatement,
-    Protected, Section, Share, Step, Window, certificate, html, json, postprocess,
+    BudgetLine, Certificate, ColumnBounds, Document, EventLine, Guarantee, Language, Loss, Noise, NoiseKind, Plot,
+    PrivacyStatement, Protected, Section, Share, Step, TableBounds, Window, certificate, html, json, postprocess,
 };
 
 const ATTACK: &str = "\"><img src=x onerror=alert(1)><script>alert(2)</script>\u{202e}";
@@ -24,7 +25,8 @@ fn answer(rows: usize, label: &str) -> Answer {
 }
 
 fn section(answer: Answer, plot: Option<Plot>) -> Section {
-    let noise = Noise { column: "n".into(), kind: NoiseKind::Laplace, scale: Some(1.0), expected_error: Some(1.0) };
+    let noise =
+        Noise { column: "n".into(), kind: NoiseKind::Laplace, scale: Some(1.0), expected_error: Some(1.0), rank: None };
     Section {
         id: ATTACK.into(),
         title: ATTACK.into(),
@@ -39,7 +41,7 @@ fn section(answer: Answer, plot: Option<Plot>) -> Section {
 }
 
 fn found() -> Between {
-    Between { column: ATTACK.into(), lower: -2.125, upper: 3_072.0, rows_beyond: 41 }
+    Between { column: ATTACK.into(), lower: -2.125, upper: 3_072.0, rows_beyond: 41, share_beyond: Some(0.82) }
 }
 
 fn protected(table: &str, neighbors: Neighbors, unit: PrivacyUnit) -> Protected {
@@ -203,9 +205,15 @@ fn certificate(language: Language) -> Certificate {
         language,
         dataset: ATTACK.into(),
         privacy: privacy(ATTACK),
-        bounds: vec![],
+        bounds: vec![TableBounds {
+            table: ATTACK.into(),
+            file: ATTACK.into(),
+            contribution: ContributionBounds::ONE,
+            columns: vec![ColumnBounds { column: ATTACK.into(), lower: 0.0, upper: 5.0, step: 1.0 }],
+        }],
         events: vec![EventLine {
             purpose: ATTACK.into(),
+            question: format!("{ATTACK}\nSELECT 1"),
             event: PrivacyEvent::Composed(vec![threshold]),
             found: vec![found()],
         }],
@@ -216,6 +224,7 @@ fn certificate(language: Language) -> Certificate {
         receipt: Receipt { sequence: 7, head: "cafe".repeat(16) },
         policy: ATTACK.into(),
         versions: vec![],
+        charged_on: ATTACK.into(),
         generated: ATTACK.into(),
     }
 }
@@ -238,8 +247,24 @@ fn a_certificate_is_inert_and_never_rounds_a_loss_down() {
 #[test]
 fn bounds_that_were_found_are_named_wherever_the_answer_is_shown() {
     for (language, said) in [
-        (Language::En, ["[-2.125, 3072]", "about 41 rows at each end", "count as the bound", "bias is in no interval"]),
-        (Language::Zh, ["[-2.125, 3072]", "两端各约 41 行", "超出者按边界值计入", "偏差不在任何置信区间之内"]),
+        (
+            Language::En,
+            [
+                "[-2.125, 3072]",
+                "about 41 rows at each end, about 82% of all values",
+                "counted as -2.125 or 3072",
+                "bias is in no interval",
+            ],
+        ),
+        (
+            Language::Zh,
+            [
+                "[-2.125, 3072]",
+                "两端各约 41 行，约占全部取值的 82%",
+                "超出者按 -2.125 或 3072 计入",
+                "偏差不在任何置信区间之内",
+            ],
+        ),
     ] {
         let document = document(vec![section(answer(0, "A"), None)], language);
         let certificate = certificate(language);
@@ -249,7 +274,7 @@ fn bounds_that_were_found_are_named_wherever_the_answer_is_shown() {
         for json in [&json::document_json(&document)["sections"][0], &certificate::json(&certificate)["events"][0]] {
             assert_eq!(
                 json["found"].to_string(),
-                serde_json::json!([{ "column": ATTACK, "lower": -2.125, "upper": 3072.0, "rows_beyond": 41 }])
+                serde_json::json!([{ "column": ATTACK, "lower": -2.125, "upper": 3072.0, "rows_beyond": 41, "share_beyond": 0.82 }])
                     .to_string()
             );
         }
@@ -293,4 +318,40 @@ fn text_has_contrast_and_the_colours_of_a_heat_map_are_in_order() {
         let upwards = ramp[0] < ramp[11];
         assert!(ramp.windows(2).all(|pair| (pair[0] < pair[1]) == upwards));
     }
+}
+
+/// Of a quantile the page says what is known: by how many rows its rank may be off; and no line of an interval is promised.
+#[test]
+fn a_quantile_shows_its_rank_and_no_interval() {
+    for (language, said, lines) in [
+        (
+            Language::En,
+            ["rank ±\u{a0}45 rows in 95 of 100 cases, counted 96 rows from the end", "rank ±\u{a0}45"],
+            "Lines show",
+        ),
+        (Language::Zh, ["名次 ±\u{a0}45 行（95% 的情形），所取名次距末端 96 行", "名次 ±\u{a0}45"], "线段表示"),
+    ] {
+        let mut chosen = section(answer(2, "A"), Some(Plot::Bars { key: None, value: None }));
+        chosen.share.noise[0].rank = Some(RankError { rows: 45, from_end: Some(96) });
+        chosen.share.noise[0].expected_error = None;
+        let drawn = html::page(&document(vec![chosen.clone()], language));
+        assert!(drawn.contains(lines), "the control: with intervals there are lines");
+        for cell in chosen.answer.rows.iter_mut().flatten() {
+            if let Cell::Value(estimate) = cell {
+                (estimate.low, estimate.high) = (None, None);
+            }
+        }
+        let page = html::page(&document(vec![chosen], language));
+        // In the overview, in both rows of the table, in the sentence below and beside the noise.
+        assert_eq!(said.map(|words| page.matches(words).count()), [1, 5], "{page}");
+        assert!(!page.contains(lines), "{page}");
+    }
+}
+
+/// All that a budget is counted in is shown, so that what is left and what was charged add up.
+#[test]
+fn no_digit_of_a_budget_is_cut() {
+    let mut document = document(vec![section(answer(1, "A"), None)], Language::En);
+    document.budget.remaining = Loss { epsilon: 1_234.500_000_001, delta: 9.999_999e-7 };
+    assert!(html::page(&document).contains("ε = 1234.500000001, δ = 9.999999e-7"), "{}", html::page(&document));
 }

@@ -28,7 +28,7 @@ mod questions;
 mod report;
 mod session;
 
-pub use dither_core::{Answer, Between, Budget, Cell, Delta, Epsilon, Estimate, Explain, Key, Receipt};
+pub use dither_core::{Answer, Between, Budget, Cell, Delta, Epsilon, Estimate, Explain, Key, RankError, Receipt};
 pub use dither_ledger::{Ledger, LedgerError, ScopePath};
 pub use dither_query::explain::{Accountants, Explanation, TargetError, Window};
 pub use dither_query::plan::MechanismChoice;

@@ -84,6 +84,33 @@ impl Session {
     /// # Privacy
     /// Charges nothing, reads no row.
     pub async fn plan_report(&self, spec: &ReportSpec) -> Result<ReportPlan, Error> {
+        let plans = self.priced(spec).await?;
+        for (question, plan) in spec.questions.iter().zip(&plans) {
+            self.rehearse(plan, &question.sql).await?;
+        }
+        check_steps(spec, &plans).await?;
+        let cost = compose(&plans, spec.budget.delta).map_err(|refusal| Error::refused(refusal, ""))?;
+        Ok(ReportPlan { plans, cost })
+    }
+
+    /// What should be known before a report is charged, each with the title of its question. It follows from the report and the
+    /// policy alone.
+    ///
+    /// # Errors
+    /// A question that is refused.
+    ///
+    /// # Privacy
+    /// Charges nothing, reads no row.
+    pub async fn report_warnings(&self, spec: &ReportSpec) -> Result<Vec<(String, String)>, Error> {
+        let plans = self.priced(spec).await?;
+        let each = spec.questions.iter().zip(&plans);
+        let titled = each
+            .flat_map(|(question, plan)| plan.warnings().into_iter().map(|warning| (question.title.clone(), warning)));
+        Ok(titled.collect())
+    }
+
+    /// The questions with their shares, none of which is too large or looks for bounds in vain.
+    async fn priced(&self, spec: &ReportSpec) -> Result<Vec<QueryPlan>, Error> {
         let mut shapes = Vec::new();
         for question in &spec.questions {
             let refused = |refusal| Error::refused(refusal, &question.sql);
@@ -100,11 +127,8 @@ impl Session {
         self.check_cap(spec, &plans)?;
         for (question, plan) in spec.questions.iter().zip(&plans) {
             plan.check_found().map_err(|refusal| Error::refused(refusal, &question.sql))?;
-            self.rehearse(plan, &question.sql).await?;
         }
-        check_steps(spec, &plans).await?;
-        let cost = compose(&plans, spec.budget.delta).map_err(|refusal| Error::refused(refusal, ""))?;
-        Ok(ReportPlan { plans, cost })
+        Ok(plans)
     }
 
     /// No question of a report may use more than the policy allows one question.
@@ -221,9 +245,13 @@ impl Session {
             receipt: receipt.clone(),
             generated: generated.to_owned(),
         };
-        let events = spec.questions.iter().zip(&plans).zip(release.value()).map(|((question, plan), noisy)| {
-            EventLine { purpose: question.title.clone(), event: plan.event(), found: found_bounds(plan, noisy) }
-        });
+        let events =
+            spec.questions.iter().zip(&plans).zip(release.value()).map(|((question, plan), noisy)| EventLine {
+                purpose: question.title.clone(),
+                question: question.sql.trim().to_owned(),
+                event: plan.event(),
+                found: found_bounds(plan, noisy),
+            });
         let certificate = Certificate {
             title: spec.title.clone(),
             language: spec.language,
@@ -237,12 +265,23 @@ impl Session {
             head,
             receipt,
             policy: self.policy().fingerprint(),
+            charged_on: first_charged.or(first_published).and_then(day_of).unwrap_or_else(|| day_in(generated)),
             versions: vec![Version { name: "dither".into(), version: crate::VERSION.into() }],
             generated: generated.to_owned(),
         };
         let repeated = first_published.is_some();
         Ok(Published { document, certificate, charged, remaining, repeated, first_published, first_charged })
     }
+}
+
+/// The day of a moment in seconds since 1970.
+fn day_of(seconds: i64) -> Option<String> {
+    dither_query::policy::day(seconds as f64 / 86_400.0)
+}
+
+/// The day that a text says when something was made begins with.
+fn day_in(generated: &str) -> String {
+    generated.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Checks the declared steps on the columns of the answers, before anything is charged.
@@ -278,7 +317,8 @@ async fn check_steps(spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error
 /// What one question cost by itself, and how it was noised, in the units that are shown.
 fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Share, Error> {
     let cost = Amounts::from(&plan.cost().map_err(|refusal| Error::refused(refusal, ""))?);
-    let noise = plan.explain_outputs().into_iter().map(|output| {
+    let outputs = plan.explain_outputs().into_iter().zip(&plan.derivations);
+    let noise = outputs.map(|(output, derivation)| {
         let noise = Noise {
             column: output.name,
             kind: match output.mechanism {
@@ -288,6 +328,7 @@ fn share(question: &Question, plan: &QueryPlan, charged: &Amounts) -> Result<Sha
             },
             scale: output.noise_of.is_none().then_some(output.noise_scale),
             expected_error: output.expected_error,
+            rank: plan.rank_of(*derivation),
         };
         question.then.iter().fold(noise, converted)
     });

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dither_core::{Answer, Between, Delta, Receipt};
+use dither_core::{Answer, Between, Delta, RankError, Receipt};
 use dither_ledger::{Ledger, LedgerError, ScopePath};
 use dither_query::engine::{Engine, LocalEngine};
 use dither_query::explain::{Explanation, TargetError, solve};
@@ -48,6 +48,8 @@ pub struct Answered {
     pub answer: Answer,
     /// The bounds that were found for columns without any; sums and means are of values between them.
     pub bounds: Vec<Between>,
+    /// How far the ranks of quantiles may be off, by the name of their column: public numbers.
+    pub ranks: Vec<(String, RankError)>,
     /// What the request was charged, when it was charged.
     pub charged: Amounts,
     /// What is left.
@@ -176,6 +178,17 @@ impl Session {
         Ok(Preview { sql, plan: explanation, remaining, remaining_after, charged_before, answered_before })
     }
 
+    /// What should be known before a question is charged. It follows from the question and the policy alone.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a question that is not answered.
+    ///
+    /// # Privacy
+    /// Charges nothing, reads no row.
+    pub async fn warnings(&self, request: &Request, target: Option<TargetError>) -> Result<Vec<String>, Error> {
+        Ok(self.plan_of(request, target).await?.warnings())
+    }
+
     /// The δ at which a plan that uses none is shown under the other accountants.
     pub(crate) fn reference_delta(&self) -> Delta {
         self.policy.budget.delta_per_query.unwrap_or(self.policy.budget.delta)
@@ -233,9 +246,10 @@ impl Session {
         let noisy = release.value().first().ok_or(dither_core::GateError::Failed)?;
         let answer = dither_query::release::answer(plan, noisy).await.map_err(|r| Error::refused(r, &request.sql))?;
         let bounds = dither_query::release::found_bounds(plan, noisy);
+        let ranks = plan.ranks_off();
         let receipt = release.receipt().clone();
         let (charged, remaining, repeated) = (Amounts::from(&cost), remaining?, first_answered.is_some());
-        Ok(Answered { answer, bounds, charged, remaining, receipt, repeated, first_answered, first_charged })
+        Ok(Answered { answer, bounds, ranks, charged, remaining, receipt, repeated, first_answered, first_charged })
     }
 
     /// What is left in the scope of the session.

@@ -124,12 +124,18 @@ pub fn explain(plan: &Explanation) -> String {
         let error = match (column.expected_error, column.expected_error_percent, column.rank_error) {
             (Some(error), Some(percent), _) => format!("± {} ({} %)", number(error), number(percent)),
             (Some(error), None, _) => format!("± {}", number(error)),
-            (None, _, Some(rows)) => format!("± {} rows of rank", number(rows.ceil())),
+            (None, _, Some(rows)) => {
+                let percent = column.rank_error_percent.map(|percent| format!(" ({} %)", number(percent)));
+                format!("rank ± {} rows{}", number(rows.ceil()), percent.unwrap_or_default())
+            }
             (None, _, None) => "unknown".into(),
         };
         let cases = if unknown { "" } else { " in 95 of 100 cases" };
         let assumption = column.assumption.as_ref().map_or(String::new(), |text| format!("; {text}"));
         let _ = writeln!(text, "  expected error  {error}{cases}{assumption}");
+    }
+    for warning in &plan.warnings {
+        let _ = writeln!(text, "\nwarning    {}", visible(warning));
     }
     let _ = writeln!(text, "\nprotects   {}", plan.protects);
     for window in &plan.windows {

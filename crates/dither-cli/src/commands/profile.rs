@@ -75,7 +75,13 @@ fn describe(profile: &Profile, no_delta: bool) -> String {
     if no_delta && missing {
         text += "\nfrequent values that are not declared come from the data: add --delta to see them\n";
     }
-    let _ = write!(text, "\n# A part of a policy that suits this. Bounds are rounded outwards; edit them freely.\n");
+    let untold = profile.columns.iter().any(|column| column.rank_error.is_some() && column.quantiles.is_none());
+    let bounds = match profile.suggestion.contains("bounds = [") {
+        true => " Bounds are rounded outwards; edit them freely.",
+        false if untold => " No bounds are suggested: where values lie cannot be told at this ε.",
+        false => "",
+    };
+    let _ = write!(text, "\n# A part of a policy that suits this.{bounds}\n");
     text += &profile.suggestion;
     let charged = output::charge(&profile.charged, "made", profile.first_answered, profile.first_charged);
     let (left, receipt) = (output::amounts(&profile.remaining), &profile.receipt);
@@ -101,18 +107,30 @@ fn described(column: &ColumnProfile) -> String {
         let _ = writeln!(text, "             {enough} would do, or fewer --columns");
     }
     if let Some(top) = &column.top {
-        let frequent = top.iter().map(|(key, count)| format!("{} {}", shown(key), estimate(*count)));
+        let told: Vec<&(Key, Estimate)> = top.iter().filter(|(_, count)| !is_noise(*count)).collect();
+        let frequent = told.iter().map(|(key, count)| format!("{} {}", shown(key), estimate(*count)));
         let frequent = frequent.collect::<Vec<_>>().join("; ");
-        let _ = writeln!(
-            text,
-            "  frequent   {}",
-            if frequent.is_empty() { "no value reached the threshold" } else { &frequent }
-        );
+        let untold = match top.len() - told.len() {
+            0 if top.is_empty() => "no value reached the threshold".into(),
+            0 => String::new(),
+            _ if told.is_empty() => "cannot be told from the noise at this ε".into(),
+            few => format!("; {few} more cannot be told from the noise"),
+        };
+        let _ = writeln!(text, "  frequent   {frequent}{untold}");
     }
     text
 }
 
+/// Whether a count may be none at all: its noise is all that is known of it.
+fn is_noise(count: Estimate) -> bool {
+    count.low.is_some_and(|low| low <= 0.0) && count.high.is_some_and(|high| high > 0.0)
+}
+
+/// A count with its error; of one that may be none only how many there are at most.
 fn estimate(estimate: Estimate) -> String {
+    if let (true, Some(high)) = (is_noise(estimate), estimate.high) {
+        return format!("at most {}", grouped(&plan::number(high.ceil())));
+    }
     let decimals = Decimals::of(std::iter::once(estimate));
     let error = decimals.error(estimate).map_or(String::new(), |error| format!(" {error}"));
     decimals.number(estimate.value) + &error

@@ -17,6 +17,9 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     let kept = [session.files(), vec![command.ask.terms.policy.clone()]].concat();
     output::check(command.out.as_deref(), &kept)?;
     let request = command.ask.terms.request(&command.ask.sql);
+    for warning in session.warnings(&request, command.ask.terms.target_error).await? {
+        output::tell(&format!("warning: {}", dither_report::visible(&warning)));
+    }
     let work = session.query_with(&request, command.ask.terms.target_error, command.key.clone());
     let answered = progress::shown(session.progress(), work).await?;
     let out = command.out.as_deref();
@@ -26,21 +29,21 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
                 true => "no row: no group reached the threshold, none passed HAVING, or OFFSET skipped all\n",
                 false => "",
             };
-            let (table, bounds) = (dither::table(&answered.answer), bounds(&answered));
-            let text = format!("{table}{empty}\n{bounds}{}\n", summary(&answered));
+            let (table, notes) = (dither::table(&answered.answer), notes(&answered));
+            let text = format!("{table}{empty}\n{notes}{}\n", summary(&answered));
             output::write(out, text.as_bytes())
         }
         Format::Csv => {
             let mut bytes = Vec::new();
             dither::write_csv(&answered.answer, &mut bytes)?;
             output::write(out, &bytes)?;
-            output::tell(&format!("{}{}", bounds(&answered), summary(&answered)));
+            output::tell(&format!("{}{}", notes(&answered), summary(&answered)));
             Ok(())
         }
         Format::Json => output::write(out, format!("{}\n", contract(&answered)).as_bytes()),
         Format::Parquet => {
             output::write(out, &dither_query::export::parquet(&answered.answer)?)?;
-            output::tell(&format!("{}{}", bounds(&answered), summary(&answered)));
+            output::tell(&format!("{}{}", notes(&answered), summary(&answered)));
             Ok(())
         }
     }
@@ -51,9 +54,12 @@ fn summary(answered: &Answered) -> String {
     format!("{charged} · left {} · receipt {}", output::amounts(&answered.remaining), answered.receipt)
 }
 
-/// The bounds that were found, a line for each column.
-fn bounds(answered: &Answered) -> String {
-    answered.bounds.iter().map(|between| dither_report::Language::En.found(between) + "\n").collect()
+/// What belongs to the answer and stands in no cell, a line each: how far ranks may be off, and the bounds that were found.
+fn notes(answered: &Answered) -> String {
+    let english = dither_report::Language::En;
+    let ranks = answered.ranks.iter().map(|(column, rank)| english.rank_of(column, *rank));
+    let bounds = answered.bounds.iter().map(|between| english.found(between));
+    ranks.chain(bounds).map(|line| dither_report::visible(&line) + "\n").collect()
 }
 
 /// The stable JSON contract of docs/json.md.
@@ -63,9 +69,16 @@ fn contract(answered: &Answered) -> String {
         "charged": answered.charged,
         "remaining": answered.remaining,
         "receipt": answered.receipt,
+        "free": answered.first_answered.is_some() || answered.first_charged.is_some(),
+        "first_answered": answered.first_answered,
+        "first_charged": answered.first_charged,
     });
     if !answered.bounds.is_empty() {
         object["bounds"] = json!(answered.bounds);
+    }
+    if !answered.ranks.is_empty() {
+        let rank = |(column, rank): &(String, dither::RankError)| json!({ "column": column, "rank_error": rank.rows, "from_end": rank.from_end });
+        object["ranks"] = answered.ranks.iter().map(rank).collect();
     }
     object.to_string()
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use dither::{Published, ReportSpec};
+use dither_report::visible;
 
 use crate::args::Report;
 use crate::commands::{placed, plan, session};
@@ -38,6 +39,9 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
     for name in PAGES.into_iter().map(String::from).chain(tables) {
         output::check(Some(&out.join(name)), &kept)?;
     }
+    for (title, warning) in session.report_warnings(&spec).await? {
+        output::tell(&format!("warning: {}: {}", visible(&title), visible(&warning)));
+    }
     let generated = chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string();
     let published = progress::shown(session.progress(), session.report(&spec, &generated)).await?;
     write(out, &published)?;
@@ -49,6 +53,10 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
         let _ = writeln!(text, "{}\n{}", section.title, dither::table(&head));
         if more > 0 {
             let _ = writeln!(text, "… and {more} rows more in {}.csv\n", section.id);
+        }
+        for noise in &section.share.noise {
+            let Some(rank) = noise.rank else { continue };
+            let _ = writeln!(text, "{}\n", visible(&published.document.language.rank_of(&noise.column, rank)));
         }
         for between in &section.found {
             let _ = writeln!(text, "{}\n", published.document.language.found(between));

@@ -136,3 +136,25 @@ fn a_plan_under_terms_that_the_ledger_refuses_is_refused() {
         assert!(parts.iter().all(|part| stderr(&plan).contains(part)), "{}", stderr(&plan));
     }
 }
+
+/// Where bounds that are found clamp much of a column, that is said before the charge from declared numbers, and after it from
+/// the released number of values.
+#[test]
+fn bounds_that_clamp_much_of_a_column_are_warned_of_before_and_after_the_charge() {
+    let clinic = Clinic::with("");
+    let policy = POLICY.replace("bounds = [0, 110], typical = 40", "approx_bounds = true");
+    let policy = policy.replace("epsilon = 1", "epsilon = 1000").replace("query = 0.5", "query = 500");
+    clinic.write("policy.toml", &policy);
+    let sql = "SELECT AVG(age) FROM visits";
+    let plan = |epsilon: &str| clinic.run(&["plan", "-p", "policy.toml", "-e", epsilon, sql]);
+    let warned = stdout(&plan("8"));
+    assert!(warned.contains("\nwarning    about ") && warned.contains("will count as one of the bounds"), "{warned}");
+    assert!(!stdout(&plan("400")).contains("warning"), "{}", stdout(&plan("400")));
+    // A hundred rows where a thousand are declared: the number that is released with the answer shows it.
+    let answered = clinic.query(sql, &["-e", "16"]);
+    assert!(stdout(&answered).contains("Warning: so many values count as a bound"), "{}", stdout(&answered));
+    // Of those that are declared no more count than the contribution bounds leave.
+    clinic.write("policy.toml", &policy.replace("rows = 1000", "rows = 1000, units = 40"));
+    let refused = stderr(&plan("8"));
+    assert!(refused.contains("cannot be found") && refused.contains("of 120 that count, of 1000"), "{refused}");
+}

@@ -25,12 +25,14 @@ fn the_json_contract_holds() {
 fn sq_28_the_identical_question_is_answered_byte_for_byte_and_free() {
     let clinic = Clinic::with("");
     let ask = |sql: &str| clinic.query(sql, &["--epsilon", "0.1", "-f", "json"]);
-    let first = ask("SELECT COUNT(*) AS n FROM visits");
+    // All but what is said of the charge: whether it was before, and when.
+    let given = |sql: &str| stdout(&ask(sql)).split_once(",\"free\":").unwrap().0.to_owned();
+    let first = given("SELECT COUNT(*) AS n FROM visits");
     for _ in 0..20 {
-        assert_eq!(stdout(&ask("SELECT COUNT(*) AS n FROM visits")), stdout(&first));
+        assert_eq!(given("SELECT COUNT(*) AS n FROM visits"), first);
     }
     // Spaces and case of keywords do not make another question.
-    assert_eq!(stdout(&ask("select count( * ) as n\nfrom visits")), stdout(&first));
+    assert_eq!(given("select count( * ) as n\nfrom visits"), first);
     assert_eq!(json(&ask("SELECT COUNT(*) AS n FROM visits"))["remaining"]["epsilon"], 0.9);
     // Another question is charged, with another answer.
     assert_eq!(json(&ask("SELECT COUNT(*) AS m FROM visits"))["remaining"]["epsilon"], 0.8);
@@ -120,7 +122,7 @@ fn variances_and_quantiles_are_answered_in_every_public_group() {
     assert!(stderr(&refused).contains("missing-bounds"), "a product with an unbounded column has no bounds");
     let sql = sql.replace("patient * 0 + age", "110 - age");
     let plan = stdout(&clinic.run(&["plan", "-p", "policy.toml", &sql, "-e", "0.5"]));
-    for part in ["exponential", "rows of rank", "rows from the end", "sum of squares", "sum of products"] {
+    for part in ["exponential", "rank ± ", "rows from the end", "sum of squares", "sum of products"] {
         assert!(plan.contains(part), "{part} is missing in\n{plan}");
     }
     let answer = json(&clinic.query(&sql, &["-e", "0.5", "-f", "json"]));
@@ -232,4 +234,51 @@ fn an_output_without_a_name_is_named_as_it_was_written() {
     );
     let output = clinic.run(&["report", "report.toml"]);
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// A key with a slip of the pen is charged like any other, so it is named before that, with the key that may be meant.
+#[test]
+fn a_key_with_a_slip_of_the_pen_is_warned_of_before_the_charge() {
+    let clinic = Clinic::with("");
+    let sql = "SELECT COUNT(*) AS n FROM visits WHERE ward = 'absend'";
+    let words = "`ward` is compared with 'absend', which is not among its declared keys; did you mean 'absent'?";
+    let plan = stdout(&clinic.run(&["plan", "-p", "policy.toml", "-e", "0.1", sql]));
+    assert!(plan.contains(&format!("warning    {words}")), "{plan}");
+    let answered = clinic.query(sql, &["-e", "0.1"]);
+    assert!(
+        answered.status.success() && stderr(&answered).contains(&format!("warning: {words}")),
+        "{}",
+        stderr(&answered)
+    );
+    // The control: a declared key, whether anybody has it or not, is not warned of.
+    let known = clinic.query(&sql.replace("absend", "absent"), &["-e", "0.1"]);
+    assert!(!stderr(&known).contains("warning"), "{}", stderr(&known));
+    // A warning follows from the policy: nothing of the rows can change it, and a question that cannot be charged has it too.
+    let empty = Clinic::new("").query(sql, &["-e", "0.1"]);
+    assert!(stderr(&empty).contains(words), "{}", stderr(&empty));
+    assert!(clinic.query(sql, &["-e", "5"]).stdout.is_empty());
+}
+
+/// What a quantile is known by stands beside it: how far its rank may be off, from public numbers. A repeated answer says in
+/// JSON that it was free.
+#[test]
+fn an_answer_says_how_far_ranks_are_off_and_whether_it_was_free() {
+    let clinic = Clinic::with("");
+    let sql = "SELECT MEDIAN(age) AS middle, MAX(age) AS oldest, COUNT(*) AS n FROM visits";
+    let shown = stdout(&clinic.query(sql, &["-e", "0.3"]));
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("middle: ").contains("rows in 95 of 100 cases. How far the value is off depends"), "{shown}");
+    assert!(line("oldest: ").contains("rows from the end. "), "{shown}");
+    let again = json(&clinic.query(sql, &["-e", "0.3", "--json"]));
+    assert_eq!((&again["free"], again["first_charged"].is_i64()), (&true.into(), true), "{again}");
+    let plan = json(&clinic.run(&["plan", "-p", "policy.toml", "-e", "0.3", "--json", sql]));
+    for (rank, output) in again["ranks"].as_array().unwrap().iter().zip(plan["plan"]["outputs"].as_array().unwrap()) {
+        assert_eq!(rank["column"], output["name"]);
+        assert_eq!(rank["rank_error"].as_f64().unwrap(), output["rank_error"].as_f64().unwrap().ceil());
+        assert!(output["rank_error_percent"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(again["ranks"].as_array().unwrap().len(), 2);
+    let counted = json(&clinic.query("SELECT COUNT(*) AS n FROM visits", &["-e", "0.1", "--json"]));
+    assert_eq!((&counted["free"], &counted["first_charged"]), (&false.into(), &serde_json::Value::Null));
+    assert!(counted.get("ranks").is_none(), "{counted}");
 }

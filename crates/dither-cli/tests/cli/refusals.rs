@@ -124,7 +124,10 @@ fn a_wrong_value_is_refused_in_our_words() {
         assert!(text.contains("epsilon must be") && !text.contains("unexpected"), "{text}");
     }
     let text = said("SELECT SUM(city, contribution_bounds_per_row => (0, 1)) FROM visits", &["-e", "0.1"]);
-    assert!(text.contains("bounds per row are three numbers") && !text.contains("oercion"), "{text}");
+    assert!(
+        text.contains("`SUM` needs numbers, and `city` is a column of texts") && !text.contains("oercion"),
+        "{text}"
+    );
     let text = said("SELECT SUM(patient * age) FROM visits", &["-e", "0.1"]);
     assert!(text.contains("`SUM(patient * age)` has no bounds"), "{text}");
     // A name from the policy or the question cannot steer the terminal.

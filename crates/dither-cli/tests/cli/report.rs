@@ -62,17 +62,17 @@ fn bounds_that_a_report_found_stand_in_its_pages_and_in_its_certificate() {
     let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).unwrap();
     let found = &json("report.json")["sections"][0]["found"];
     assert_eq!(found, &json("certificate.json")["events"][0]["found"]);
-    let said = format!("`age` counts within [{}, {}]: bounds that were found", found[0]["lower"], found[0]["upper"]);
+    let said = format!("age counts within the bounds found, [{}, {}], which", found[0]["lower"], found[0]["upper"]);
     let said = said.replace(".0]", "]").replace(".0,", ",");
     for shown in [stdout(&published), read("report.html"), read("certificate.html")] {
         assert_eq!(shown.matches(&said).count(), 1, "{said}\n{shown}");
-        assert!(shown.contains("this bias is in no interval"));
+        assert!(shown.contains("bias is in no interval"));
     }
     clinic.write("report.toml", &text.replace("\"Ages\"", "\"年龄\"\nlanguage = \"zh\""));
     let repeated = clinic.run(&["report", "report.toml"]);
     assert!(stdout(&repeated).contains("偏差不在任何置信区间之内"), "{}", stdout(&repeated));
     let answered = clinic.query("SELECT AVG(age) FROM visits", &["-e", "70"]);
-    assert!(stdout(&answered).contains("this bias is in no interval"), "{}", stdout(&answered));
+    assert!(stdout(&answered).contains("bias is in no interval"), "{}", stdout(&answered));
     // Bounds that noise alone would choose are refused before the charge, in a report as in a question.
     clinic.write("report.toml", &text.replace("epsilon = 80", "epsilon = 0.5"));
     let refused = clinic.run(&["report", "report.toml"]);
@@ -186,4 +186,50 @@ fn the_noise_of_a_report_is_that_of_the_numbers_it_shows() {
     for guarantee in certificate["guarantees"].as_array().unwrap() {
         assert_eq!(guarantee["delta"], certificate["charged"]["delta"]);
     }
+}
+
+/// Who signs a certificate sees for what: the day of the charge, the SQL, the file, and the bounds that were used.
+#[test]
+fn a_certificate_says_for_what_was_paid() {
+    let clinic = Clinic::with("");
+    let text = r#"
+        policy = "policy.toml"
+        title = "Ages"
+        budget = { epsilon = 0.4, delta = 0 }
+        [[question]]
+        id = "young"
+        title = "Young"
+        sql = "SELECT SUM(age, contribution_bounds_per_row => (0, 5)) AS years FROM visits"
+        [[question]]
+        id = "patients"
+        title = "Numbers"
+        sql = "SELECT SUM(patient, contribution_bounds_per_row => (-7, 9)) AS total FROM visits"
+        "#;
+    clinic.write("report.toml", text);
+    let published = clinic.run(&["report", "report.toml"]);
+    assert!(published.status.success(), "{}", stderr(&published));
+    let read = |name: &str| fs::read_to_string(clinic.path("out").join(name)).unwrap();
+    let json = || serde_json::from_str::<serde_json::Value>(&read("certificate.json")).unwrap();
+    let certificate = json();
+    assert_eq!(
+        certificate["events"][0]["question"],
+        "SELECT SUM(age, contribution_bounds_per_row => (0, 5)) AS years FROM visits"
+    );
+    assert_eq!(certificate["bounds"][0]["file"], "visits.csv");
+    let bounds = certificate["bounds"][0]["columns"].as_array().unwrap();
+    let of = |name: &str| {
+        let column =
+            bounds.iter().find(|column| column["column"] == name).unwrap_or_else(|| panic!("{name} {bounds:?}"));
+        [&column["lower"], &column["upper"]].map(|end| end.as_f64().unwrap())
+    };
+    assert_eq!(of("age"), [0.0, 110.0], "what the policy says stays");
+    assert_eq!(of("age (contribution_bounds_per_row)"), [0.0, 5.0]);
+    assert_eq!(of("patient (contribution_bounds_per_row)"), [-7.0, 9.0]);
+    let day = certificate["charged_on"].as_str().unwrap().to_owned();
+    assert!(day.len() == 10 && certificate["generated"].as_str().unwrap().starts_with(&day), "{day}");
+    for part in [day.as_str(), "visits.csv", "(0, 5)) AS years"] {
+        assert!(read("certificate.html").contains(part), "{part} is missing");
+    }
+    assert!(clinic.run(&["report", "report.toml"]).status.success());
+    assert_eq!(json()["charged_on"], day.as_str(), "the day of the first charge");
 }

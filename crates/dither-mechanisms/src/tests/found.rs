@@ -139,3 +139,28 @@ fn a_row_without_its_histogram_fails_and_does_not_panic() {
     assert!(narrow.add_noise(row, &mut Seeded::new(72)).is_err());
     assert_ne!(mechanism.event(), PrivacyEvent::Composed(Vec::new()));
 }
+
+/// What is said to lie beyond both bounds at most does so 95 times in 100. Of 1,000 draws more than 92 miss with probability
+/// below 1e-8. The control: twice the margin, which is what lies there about, is too little in many of them.
+#[test]
+fn no_more_rows_lie_beyond_the_bounds_than_is_said() {
+    let mut source = Seeded::new(46);
+    let found = FoundBounds::for_epsilon(1, false, vec![FoundSum::Pair(0)], epsilon("1")).unwrap();
+    // A row in the middle of each of 2,656 coarse steps, away from zero.
+    let middle = |step: i64| u32::try_from(Magnitudes::SIDE + step * 256 - step.signum() * 128).unwrap();
+    let histogram: Histogram = (-1328..=1328).filter(|step| *step != 0).map(|step| (middle(step), 1)).collect();
+    let most = found.most_beyond(0.95).unwrap();
+    let (mut missed, mut more) = (0, 0);
+    for _ in 0..1_000 {
+        let bounds = found.choose(std::iter::once(&histogram), &mut source).unwrap();
+        let value =
+            |point: u32| Magnitudes::middle(i64::from(point) - Magnitudes::SIDE, false) as f64 * Magnitudes::UNIT;
+        let outside = |(point, _): &&(u32, u64)| value(*point) < bounds.lower() || value(*point) > bounds.upper();
+        let beyond = histogram.iter().filter(outside).count() as f64;
+        missed += u32::from(beyond > most);
+        more += u32::from(beyond > 2.0 * found.margin() as f64);
+    }
+    assert!(missed < 92, "{missed} of 1000 beyond {most}");
+    assert!(more > 100, "{more} of 1000");
+    assert_eq!((found.most_beyond(1.0), found.most_beyond(f64::NAN)), (None, None));
+}

@@ -9,6 +9,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 
+use super::spills::Spills;
 use super::{Counted, Counting, Engine, EngineError, Holding, held, portable};
 use crate::bound::Bounding;
 use crate::operator;
@@ -23,6 +24,8 @@ pub struct LocalEngine {
     /// The bytes of memory for rows that wait for their bounding.
     pub(crate) waiting: usize,
     portable: bool,
+    /// Where DataFusion puts rows that do not fit memory; it goes with the last engine that uses it.
+    _spills: Option<Arc<Spills>>,
 }
 
 /// The bytes of memory for waiting rows of each thread, where nothing else is said; rows beyond go to disk. They are there or
@@ -33,7 +36,7 @@ impl LocalEngine {
     /// An engine with so many threads of work.
     pub fn new(partitions: usize) -> Self {
         let context = session(partitions, Arc::default());
-        Self { context, wider: Vec::new(), waiting: WAITING * partitions.max(1), portable: false }
+        Self { context, wider: Vec::new(), waiting: WAITING * partitions.max(1), portable: false, _spills: None }
     }
 
     /// An engine that keeps rows in so many bytes of memory and the rest of them on disk.
@@ -49,10 +52,16 @@ impl LocalEngine {
         let limited = RuntimeEnvBuilder::new().with_memory_pool(pool);
         // What DataFusion writes to disk is not enciphered: only where a join needs it.
         let nothing = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
-        let memory = limited.clone().with_disk_manager_builder(nothing).build_arc()?;
+        let memory = limited.clone().with_disk_manager_builder(nothing.clone()).build_arc()?;
+        // Without a folder the limit gives way, and not the answer.
+        let spills = Spills::new().ok().map(Arc::new);
+        let disk = spills.as_ref().map_or(nothing, |spills| {
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spills.path()]))
+        });
+        let limited = limited.with_disk_manager_builder(disk);
         let context = limited_session(partitions, memory, true);
         let wider = vec![limited_session(partitions, limited.build_arc()?, false), session(partitions, Arc::default())];
-        Ok(Self { context, wider, waiting: bytes, portable: false })
+        Ok(Self { context, wider, waiting: bytes, portable: false, _spills: spills })
     }
 
     /// The same engine without the operator of our own: it runs the portable plan, which is the reference.

@@ -46,27 +46,21 @@ impl QueryPlan {
             true => format!("the table has {most}{rows} rows{bounded}"),
             false => format!("a group has {most}{rows} rows{bounded}; the error shrinks in proportion"),
         };
-        Some(match self.error_where_values_spread(derivation, rows) {
-            None => size,
-            Some(error) => {
-                let why = match derivation {
-                    Derivation::Correlation { .. } => "it depends on how far the values spread, ",
-                    _ => "",
-                };
-                let error = short(error);
-                format!("{size}; {why}± {error} at most for values whose deviation is a quarter of their range")
+        let rows = rows as f64;
+        let spread = match derivation {
+            Derivation::Deviation { pair, .. } => {
+                let any = release::error_of_any_deviation(self, derivation, rows, self.typical_share(pair)).map(short);
+                let part = 100.0 * release::SPREAD;
+                any.map(|any| format!("; for values whose deviation is {part:.0} % of their range or more, ± {any} for any"))
             }
-        })
-    }
-
-    /// The error of a deviation or a correlation of values that spread.
-    fn error_where_values_spread(&self, derivation: Derivation, rows: u64) -> Option<f64> {
-        let share = |pair: usize| self.typical_share(pair).unwrap_or(1.0);
-        let shares = match derivation {
-            Derivation::Deviation { pair, .. } => [share(pair); 2],
-            _ => [1.0; 2],
+            _ => release::error_where_values_spread(self, derivation, rows).map(short).map(|error| {
+                format!(
+                    "; it depends on how far the values spread, ± {error} at most for values whose deviation is a quarter \
+                     of their range"
+                )
+            }),
         };
-        release::error_where_values_spread(self, derivation, rows as f64, shares)
+        Some(size + &spread.unwrap_or_default())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Aggregates between bounds that are found from the data.
 
-use dither_core::Epsilon;
+use dither_core::{Between, Epsilon};
 
-use crate::plan::{Derivation, QueryPlan};
-use crate::release::{CONFIDENCE, expected_error, half_width};
+use crate::plan::{Beyond, Derivation, QueryPlan};
+use crate::release::{CONFIDENCE, SPREAD, expected_error, half_width};
 
 /// What the noise is of: sensitivities and scales are in this unit as well.
 pub(super) const NOISE_OF: &str = "each sum that it follows from, in ranges from one found bound to the other";
@@ -17,13 +17,38 @@ impl QueryPlan {
     /// What is known before the bounds are.
     pub(super) fn found_assumption(&self, derivation: Derivation, index: usize) -> String {
         let (share, margin) = (self.found_share(index), self.mechanism.found[index].margin());
+        let beyond = self.beyond(index).map_or(String::new(), |beyond| {
+            let Beyond { rows, about, most } = beyond;
+            format!(
+                "; about {:.1} % of {rows} rows lie beyond one of them, at most {:.1} % in 95 of 100 cases",
+                100.0 * about,
+                100.0 * most
+            )
+        });
         let bounds = format!(
-            "the bounds of `{}` are found for ε {share} of it, each about {margin} rows of all groups from the end{}, and \
-             released with the answer",
-            self.found[index].name,
-            self.beyond(index).map_or(String::new(), |part| format!(" ({:.1} % of the declared ones)", 100.0 * part))
+            "the bounds of `{}` are found for ε {share} of it, each about {margin} rows of all groups from the end, and \
+             released with the answer{beyond}",
+            self.found[index].name
         );
         self.off_by(derivation).map_or(bounds.clone(), |off| format!("{bounds}; {off}"))
+    }
+
+    /// What has to be said aloud before anything is charged: that many values will count as a bound.
+    pub(super) fn found_warnings(&self) -> impl Iterator<Item = String> {
+        let each = self.found.iter().enumerate();
+        let many = each.filter_map(|(index, found)| {
+            Some((found, self.beyond(index).filter(|beyond| beyond.about >= Between::MANY)?))
+        });
+        many.map(|(found, Beyond { rows, about, most })| {
+            format!(
+                "about {:.0} % of the values of `{}` will count as one of the bounds that are found, at most {:.0} % in 95 of \
+                 100 cases, if all {rows} rows count, and more if a filter leaves fewer: no interval knows this bias; use a larger \
+                 epsilon, or declare `bounds`",
+                100.0 * about,
+                found.name,
+                100.0 * most
+            )
+        })
     }
 
     /// The error in percent of the range between both bounds, if the number of rows is declared.
@@ -37,11 +62,15 @@ impl QueryPlan {
                 Some(format!("a mean is off by {} of the range between them", percent(part)))
             }
             Derivation::Deviation { .. } => {
-                let part = expected_error(self, derivation, rows, [1.0; 2])?;
-                Some(format!("a deviation is off by {} of the range between them at most", percent(part)))
+                let part = expected_error(self, derivation, rows, None)?;
+                Some(format!(
+                    "a deviation is off by {} of the range between them at most, where it is {:.0} % of that or more",
+                    percent(part),
+                    100.0 * SPREAD
+                ))
             }
             Derivation::Variance { .. } => {
-                let part = expected_error(self, derivation, rows, [1.0; 2])?;
+                let part = expected_error(self, derivation, rows, None)?;
                 Some(format!("a variance is off by {} of the squared range between them at most", percent(part)))
             }
             _ => None,

@@ -9,6 +9,14 @@ impl Shape {
         self.declared_rows().map(|rows| self.most_rows().map_or(rows, |most| rows.min(most)).max(1))
     }
 
+    /// The most rows of all groups together that count, as far as they are declared.
+    pub(crate) fn counted_rows(&self) -> Option<u64> {
+        let rows = self.public.rows?;
+        let bounds = self.effective_bounds();
+        let each = u64::from(bounds.max_rows_per_group.get()).saturating_mul(bounds.max_groups_per_unit.get().into());
+        Some(self.public.units.map_or(rows, |units| rows.min(units.saturating_mul(each))))
+    }
+
     /// The size of one group in rows before the contribution bounds.
     pub(super) fn declared_rows(&self) -> Option<u64> {
         if self.question.keys.is_empty() {

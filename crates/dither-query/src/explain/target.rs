@@ -172,11 +172,15 @@ mod tests {
     async fn every_moment_has_an_error_with_its_assumption() {
         let policy = policy(TABLE, COLUMNS);
         for (sql, known, said) in [
-            ("SELECT STDDEV(x) FROM t", true, "10000 rows; ± "),
+            (
+                "SELECT STDDEV(x) FROM t",
+                true,
+                "10000 rows; for values whose deviation is 10 % of their range or more, ± ",
+            ),
             ("SELECT VAR_POP(x) FROM t", true, "10000 rows"),
             ("SELECT COVAR_POP(x, y) FROM t", true, "10000 rows"),
             ("SELECT CORR(x, y) FROM t", false, "at most for values whose deviation is a quarter of their range"),
-            ("SELECT STDDEV(wide) FROM t", false, "a deviation is off by"),
+            ("SELECT STDDEV(wide) FROM t", false, "where it is 10 % of that or more"),
             ("SELECT VAR_SAMP(wide) FROM t", false, "% of the squared range between them at most"),
             ("SELECT city, STDDEV(x) FROM t GROUP BY city", false, "declare `public.rows_per_group`"),
         ] {

@@ -28,7 +28,7 @@ pub struct Released<'a> {
 
 /// A part of a policy, as TOML: the columns of a table with bounds that suit what was released, and keys as comments.
 ///
-/// What a policy declares already is kept as it is.
+/// What a policy declares already is kept as it is: a column with `approx_bounds` keeps it, with the bounds as a comment.
 ///
 /// # Privacy
 /// Post-processing of released values. Keys stay comments: which values may exist in public is for the steward to say.
@@ -41,16 +41,37 @@ pub fn fragment(table: &str, columns: &[Released<'_>]) -> String {
             continue;
         }
         let bounds = column.ends.filter(|_| matches!(policy.r#type, ColumnType::Integer | ColumnType::Number));
-        let bounds = bounds.map(around).map_or(String::new(), |[low, high]| format!(", bounds = [{low}, {high}]"));
-        let source = policy.name_in_source.as_deref();
-        let source = source.map_or(String::new(), |name| format!(", name_in_source = {}", quoted(name)));
+        let bounds = bounds.map(around).map(|[low, high]| format!("bounds = [{low}, {high}]"));
+        let declared = declared(policy);
+        let added =
+            bounds.as_ref().filter(|_| !policy.approx_bounds).map_or(String::new(), |bounds| format!(", {bounds}"));
         let r#type = policy.r#type.name();
-        let _ = writeln!(text, "{} = {{ type = \"{type}\"{source}{bounds} }}", key(column.name));
+        let _ = writeln!(text, "{} = {{ type = \"{type}\"{declared}{added} }}", key(column.name));
+        if let (Some(bounds), true) = (bounds, policy.approx_bounds) {
+            let _ = writeln!(text, "#   {bounds} instead of approx_bounds");
+        }
         if let Some(keys) = keys(column) {
             let _ = writeln!(text, "#   keys = {keys}");
         }
     }
     text
+}
+
+/// What a policy says of a column beside its type, its bounds and its keys.
+fn declared(policy: &ColumnPolicy) -> String {
+    let text = |name: &str, value: Option<String>| value.map(|value| format!(", {name} = {}", quoted(&value)));
+    let number = |name: &str, value: Option<f64>| value.map(|value| format!(", {name} = {value}"));
+    let parts = [
+        text("name_in_source", policy.name_in_source.clone()),
+        policy.approx_bounds.then(|| ", approx_bounds = true".to_owned()),
+        number("step", policy.step),
+        number("typical", policy.typical),
+        text("thousands", policy.thousands.map(String::from)),
+        text("decimal", policy.decimal.map(String::from)),
+        text("format", policy.format.clone()),
+        policy.unique.then(|| ", unique = true".to_owned()),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// Keys to think about: a calendar for dates, the released values where there are few.
@@ -113,6 +134,27 @@ mod tests {
         ] {
             assert_eq!(around(ends), bounds, "{ends:?}");
         }
+    }
+
+    /// Whatever a column declares, the suggestion declares it again, and reads as a policy does.
+    #[test]
+    fn what_is_declared_is_kept() {
+        let declared = ColumnPolicy {
+            approx_bounds: true,
+            name_in_source: Some("the \"wage\"".into()),
+            thousands: Some('.'),
+            decimal: Some(','),
+            ..ColumnPolicy::plain(ColumnType::Number)
+        };
+        let bare = ColumnPolicy::plain(ColumnType::Number);
+        let released = |name, policy| Released { name, policy, ends: Some([1.0, 90.0]), distinct: None, keys: None };
+        let text = fragment("t", &[released("wage", &declared), released("age", &bare)]);
+        let table: toml::Table = text.parse().unwrap();
+        let columns = table["tables"]["t"]["columns"].clone();
+        let read: std::collections::BTreeMap<String, ColumnPolicy> = columns.try_into().unwrap();
+        assert_eq!(read["wage"], declared);
+        assert_eq!(read["age"], ColumnPolicy { bounds: Some([0.0, 90.0]), ..bare });
+        assert!(text.contains("#   bounds = [0, 90] instead of approx_bounds"), "{text}");
     }
 
     #[test]

@@ -3,18 +3,40 @@
 use dither_core::{Between, Estimate};
 use dither_mechanisms::NoisyTable;
 
-use crate::plan::{Derivation, QueryPlan};
+use super::estimate::offsets;
+use crate::plan::{Derivation, Measure, QueryPlan, Values};
 
 /// The bounds that were found for a question.
 pub fn found_bounds(plan: &QueryPlan, noisy: &NoisyTable) -> Vec<Between> {
-    let each = plan.found.iter().zip(&plan.mechanism.found).zip(&noisy.bounds);
-    each.map(|((found, choice), bounds)| Between {
+    let each = plan.found.iter().zip(&plan.mechanism.found).zip(&noisy.bounds).enumerate();
+    each.map(|(index, ((found, choice), bounds))| Between {
         column: found.name.clone(),
         lower: bounds.lower(),
         upper: bounds.upper(),
         rows_beyond: choice.margin(),
+        share_beyond: values(plan, noisy, index).map(|values| share(choice.margin(), values)),
     })
     .collect()
+}
+
+/// About which part of so many values lies beyond the bounds. The histogram that they were chosen from is not released, so that
+/// nobody may count in it: what is known is the rank that was asked for, which is public, and a noisy number of values.
+fn share(margin: u64, values: f64) -> f64 {
+    let beyond = 2.0 * margin as f64;
+    if values <= beyond { 1.0 } else { beyond / values }
+}
+
+/// The noisy number of values in all groups that were released, from the pairs of sums of the answer.
+fn values(plan: &QueryPlan, noisy: &NoisyTable, index: usize) -> Option<f64> {
+    let of = Values::Found(index);
+    let block = plan.measures.iter().position(|m| *m == Measure::Pair(of) || *m == Measure::Triple(of))?;
+    let range = plan.bounds_of(&plan.measures[block])?.range() as f64;
+    let steps = range * f64::from(plan.mechanism.blocks[block].noise.refinement()).exp2();
+    let (first, mut sum) = (offsets(plan)[block], 0.0);
+    for row in &noisy.rows {
+        sum += (*row.values.get(first)? as f64 + *row.values.get(first + 1)? as f64) / steps;
+    }
+    Some(sum)
 }
 
 /// An estimate in ranges from one bound to the other in the unit of the data. Counts and sums are that already.
@@ -125,7 +147,29 @@ mod tests {
         let bounds: Vec<Bounds> = vec![serde_json::from_value(serde_json::json!([0, 321])).unwrap()];
         let noisy = NoisyTable { rows: Vec::new(), bounds };
         let rows_beyond = plan.mechanism.found[0].margin();
-        let expected = Between { column: "x".into(), lower: 0.0, upper: 1.0625, rows_beyond };
+        // No group was released, so that nobody can say how many values there are.
+        let share_beyond = Some(1.0);
+        let expected = Between { column: "x".into(), lower: 0.0, upper: 1.0625, rows_beyond, share_beyond };
         assert_eq!(found_bounds(&plan, &noisy), [expected]);
+    }
+
+    /// What is said of the values beyond follows from what was released, and is near the truth where the values are.
+    #[tokio::test]
+    async fn the_share_of_values_beyond_follows_from_the_released_number_of_values() {
+        let mut source = NoiseSource::from_os().unwrap();
+        let bounds: Vec<Bounds> = vec![serde_json::from_value(serde_json::json!([0, 480])).unwrap()];
+        for choice in [MechanismChoice::Laplace, MechanismChoice::Gaussian] {
+            let plan = plan(choice).await;
+            let margin = plan.mechanism.found[0].margin();
+            for (values, narrow) in [(2 * margin + margin / 2, true), (100 * margin, false)] {
+                let exact = exact(&vec![3.0; values as usize], bounds[0]);
+                let row = |values| dither_mechanisms::NoisyRow { key: Vec::new(), values };
+                let rows = vec![row(noisy(&plan, &exact, &mut source))];
+                let found = &found_bounds(&plan, &NoisyTable { rows, bounds: bounds.clone() })[0];
+                let expected = 2.0 * margin as f64 / values as f64;
+                assert!((found.share_beyond.unwrap() - expected).abs() < 0.2 * expected, "{found:?} {expected}");
+                assert_eq!(found.is_narrow(), narrow, "{found:?}");
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 use dither_core::{Estimate, ValueBounds};
 use dither_mechanisms::Noise;
 
-use super::estimate::{CONFIDENCE, mean, offsets, pair_bounds, step_of};
+use super::estimate::{mean, offsets, pair_bounds, step_of};
 use super::width::half_width;
 use crate::ir::Over;
 use crate::plan::{Derivation, QueryPlan};
@@ -192,7 +192,7 @@ impl<'a> Moments<'a> {
 }
 
 /// How many intervals must hold for a result to hold.
-fn events(derivation: Derivation) -> f64 {
+pub(super) fn events(derivation: Derivation) -> f64 {
     match derivation {
         // A count, a mean, a sum of squares.
         Derivation::Variance { .. } | Derivation::Deviation { .. } => 3.0,
@@ -213,87 +213,6 @@ fn sampled(moment: Span, count: Span, over: Over, least: f64, most: f64) -> Span
             moment.times(factor).within(least, most)
         }
     }
-}
-
-/// How far a variance, a deviation or a covariance of so many rows will be from the exact one, 95 times in 100.
-/// `shares` say where between its bounds each value typically lies. `None` for a correlation: that depends on how far
-/// the values spread.
-pub(crate) fn expected_error(plan: &QueryPlan, derivation: Derivation, rows: f64, shares: [f64; 2]) -> Option<f64> {
-    let (pairs, products) = moment(derivation)?;
-    let error = error_of(plan, (pairs, products), rows, shares, derivation);
-    Some(match derivation {
-        // Two roots differ by no more than the root of the difference.
-        Derivation::Deviation { .. } => error.sqrt(),
-        _ => error,
-    })
-}
-
-/// The same of a deviation or a correlation of values whose deviations are a quarter of their ranges, so that the error
-/// is in proportion to that of the sums behind it. `None` for all others, which need no such assumption.
-pub(crate) fn error_where_values_spread(
-    plan: &QueryPlan,
-    derivation: Derivation,
-    rows: f64,
-    shares: [f64; 2],
-) -> Option<f64> {
-    // A quarter of a range is half of what a value can be away from the middle.
-    let spread =
-        |pair: usize| (pair_bounds(plan, pair).range() as f64 * pair_bounds(plan, pair).lattice().step() / 4.0).powi(2);
-    match derivation {
-        Derivation::Deviation { pair, .. } => {
-            let (variance, error) = (spread(pair), error_of(plan, moment(derivation)?, rows, shares, derivation));
-            let deviation = variance.sqrt();
-            Some((deviation - (variance - error).max(0.0).sqrt()).max((variance + error).sqrt() - deviation))
-        }
-        Derivation::Correlation { pairs, products, squares } => {
-            let product = pairs.map(spread).iter().product::<f64>().sqrt();
-            let covariance = error_of(plan, (pairs, products), rows, shares, derivation) / product;
-            let of_variance = |side: usize| {
-                let pair = pairs[side];
-                error_of(plan, ([pair; 2], squares[side]), rows, [shares[side]; 2], derivation) / spread(pair)
-            };
-            // Both roots are as small as the errors of their variances allow, of a correlation of one.
-            let roots = ((1.0 - of_variance(0)).max(0.0) * (1.0 - of_variance(1)).max(0.0)).sqrt();
-            Some(((1.0 + covariance) / roots - 1.0).min(2.0))
-        }
-        _ => None,
-    }
-}
-
-/// The pairs and the sum of products that a moment follows from.
-fn moment(derivation: Derivation) -> Option<([usize; 2], usize)> {
-    match derivation {
-        Derivation::Variance { pair, squares, .. } | Derivation::Deviation { pair, squares, .. } => {
-            Some(([pair; 2], squares))
-        }
-        Derivation::Covariance { pairs, products, .. } => Some((pairs, products)),
-        _ => None,
-    }
-}
-
-/// How far a variance or a covariance will be off, each of the intervals behind it being as certain as a derivation needs.
-fn error_of(
-    plan: &QueryPlan,
-    (pairs, products): ([usize; 2], usize),
-    rows: f64,
-    shares: [f64; 2],
-    derivation: Derivation,
-) -> f64 {
-    let each = 1.0 - (1.0 - CONFIDENCE) / events(derivation);
-    let width = |block: usize, weights: &[f64]| half_width(&plan.mechanism.blocks[block].noise, weights, each);
-    let range = |pair: usize| pair_bounds(plan, pair).range() as f64;
-    let real = |pair: usize| pair_bounds(plan, pair).lattice().step();
-    let reaches = pairs.map(|pair| range(pair) * real(pair) / 2.0);
-    let most = reaches[0] * reaches[1];
-    let count = width(pairs[0], &[1.0 / range(pairs[0]); 2]) / rows;
-    let means = [0, 1].map(|side| {
-        let weights = [1.0 - shares[side], shares[side]];
-        (width(pairs[side], &weights) / rows * real(pairs[side])).min(2.0 * reaches[side])
-    });
-    let away = [0, 1].map(|side| (2.0 * shares[side] - 1.0).abs() * reaches[side]);
-    let sum = width(products, &[1.0]) * step_of(plan, products) / rows;
-    let product = away[0] * means[1] + away[1] * means[0] + means[0] * means[1];
-    (sum + most * count + product).min(if pairs[0] == pairs[1] { most } else { 2.0 * most })
 }
 
 #[cfg(test)]

@@ -52,7 +52,16 @@ pub(super) fn question(
     if aggregates.is_empty() {
         return Err(not_aggregated("the question groups but measures nothing"));
     }
-    Ok(Question { canonical, table, relation: input.relation, filters, keys, aggregates, outer: Outer { plan } })
+    Ok(Question {
+        canonical,
+        table,
+        relation: input.relation,
+        filters,
+        keys,
+        aggregates,
+        outer: Outer { plan },
+        warnings: Vec::new(),
+    })
 }
 
 fn not_aggregated(message: &str) -> Refusal {

@@ -16,6 +16,7 @@ mod interval;
 mod keys;
 mod listed;
 mod lower;
+mod named;
 pub mod options;
 mod scope;
 mod shape;
@@ -61,22 +62,30 @@ pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions),
     check_operators(sql)?;
     let (options, sql) = options::take(sql)?;
     let statement = statement(&sql)?;
+    let warnings = match &statement {
+        Statement::Statement(statement) => named::warnings(statement, policy),
+        _ => Vec::new(),
+    };
     let select = shape::check(statement, policy)?;
     let state = catalog::state(policy)?;
     let canonical = select.rewritten.to_string();
     let statement = Statement::Statement(Box::new(select.rewritten));
     let plan = state.statement_to_plan(statement).await.map_err(|error| planning_refusal(&error, &sql))?;
     let policy = listed::read(policy, &plan).await?;
-    let refused = |refusal: Refusal| Refusal {
-        message: plain(&refusal.message),
-        hint: refusal.hint.as_deref().map(plain),
-        ..refusal.at(select.place)
+    let refused = |refusal: Refusal| {
+        let refusal = not_for(&refusal.message, &sql).unwrap_or(refusal);
+        Refusal {
+            message: plain(&refusal.message),
+            hint: refusal.hint.as_deref().map(plain),
+            ..refusal.at(select.place)
+        }
     };
     let mut question = lower::question(plan, canonical, &policy, &state).map_err(refused)?;
     for argument in question.aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut()) {
         argument.origin = plain(&argument.origin);
         argument.written = plain(&argument.written);
     }
+    question.warnings = warnings;
     Ok((question, options))
 }
 
@@ -136,7 +145,7 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
     if text.starts_with("Projections require unique expression names") {
         return Refusal::new(code, "two columns of the answer have one name").hint("name them apart: COUNT(*) AS n");
     }
-    if let Some(refusal) = not_numbers(&text) {
+    if let Some(refusal) = not_numbers(&text).or_else(|| not_for(&text, sql)) {
         return refusal.at(place);
     }
     // The first line of the front end's message is a sentence; what follows repeats the plan.
@@ -151,7 +160,49 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
     if refusal.place.is_none() && code == Code::UnknownColumn {
         refusal.place = first_mention(&refusal.message, sql);
     }
+    if let Some(text) = quoted_text(&refusal, sql) {
+        refusal = refusal.hint(format!("double quotes are for names, single quotes for texts: '{text}'"));
+    }
     refusal
+}
+
+/// What stands in double quotes where a column is missed: it may have been meant as a text.
+fn quoted_text(refusal: &Refusal, sql: &str) -> Option<String> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().ok()?;
+    let quoted = tokens.into_iter().filter_map(|token| match token {
+        Token::Word(word) if word.quote_style == Some('"') => Some(word.value),
+        _ => None,
+    });
+    (refusal.code == Code::UnknownColumn).then_some(())?;
+    let named = |text: &String| refusal.message.split(['\'', '"', '`', ' ', '.']).any(|word| word == text);
+    quoted.into_iter().find(|text| named(text) || refusal.message.contains(&format!("\"{text}\"")))
+}
+
+/// What the engine says of a function whose arguments have other types, in terms of what was written: it lists its own types.
+fn not_for(text: &str, sql: &str) -> Option<Refusal> {
+    let about =
+        ["call to '", "argument types '", "Function '", "function '"].iter().find_map(|words| text.split_once(words));
+    let internal = ["coerc", "No function matches", "signature"].iter().any(|word| text.contains(word));
+    let (_, rest) = about.filter(|_| internal)?;
+    let name = rest.split(['\'', '(']).next()?;
+    let known = catalog::AGGREGATES.iter().chain(&catalog::SCALARS).find(|known| **known == name)?;
+    let upper = known.to_ascii_uppercase();
+    let refusal = Refusal::new(Code::Type, format!("`{upper}` does not take values of this type"));
+    Some(
+        refusal
+            .hint("the policy says of which type a column is; CAST(x AS DOUBLE) makes numbers")
+            .at(call_of(known, sql)),
+    )
+}
+
+/// Where a function is called in the text.
+fn call_of(name: &str, sql: &str) -> Option<Place> {
+    let lower = |line: &str| line.to_ascii_lowercase();
+    let (index, at) =
+        sql.lines().enumerate().find_map(|(index, line)| Some((index, lower(line).find(&format!("{name}("))?)))?;
+    let column = sql.lines().nth(index)?[..at].chars().count() as u64 + 1;
+    let line = index as u64 + 1;
+    Some(Place { start: (line, column), end: (line, column + name.len() as u64 - 1) })
 }
 
 /// What the engine says of a clamp whose arguments are no numbers, in terms of what was written.

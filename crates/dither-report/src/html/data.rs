@@ -1,11 +1,11 @@
 //! Answers as HTML tables.
 
-use dither_core::{Answer, Cell, Key, Role};
+use dither_core::{Answer, Cell, Column, Key, Role};
 use maud::{Markup, html};
 
 use crate::document::{Plot, Section};
 use crate::format::{Decimals, MISSING, pretty, short, visible};
-use crate::language::Words;
+use crate::language::{Language, Words};
 use crate::plot::value_column;
 
 /// More rows than this scroll on a screen.
@@ -15,8 +15,11 @@ const TALL: usize = 40;
 const HUGE: usize = 120;
 
 /// All numbers of an answer with their error and interval.
-pub(super) fn table(section: &Section, words: &Words) -> Markup {
-    let answer = &section.answer;
+pub(super) fn table(section: &Section, language: Language) -> Markup {
+    let (answer, words) = (&section.answer, language.words());
+    // What a quantile has in the place of an interval.
+    let rank = |column: &Column| section.share.noise.iter().find(|noise| noise.column == column.name)?.rank;
+    let ranks: Vec<_> = answer.columns.iter().map(|column| rank(column).map(|rank| language.rank(rank))).collect();
     let decimals: Vec<Decimals> = (0..answer.columns.len()).map(|index| Decimals::of_column(answer, index)).collect();
     let missing = answer.rows.iter().flatten().any(|cell| matches!(cell, Cell::Value(e) if e.value.is_none()));
     let (tall, huge) = (answer.rows.len() > TALL, answer.rows.len() > HUGE);
@@ -28,13 +31,15 @@ pub(super) fn table(section: &Section, words: &Words) -> Markup {
                         Role::Key => { th scope="col" { bdi { (visible(&column.name)) } } },
                         Role::Value => {
                             th.num scope="col" { bdi { (words.heading(&column.name)) } }
-                            td {}
+                            td.error {}
                             th.interval scope="col" { (words.interval) }
                         },
                     } }
                 } }
                 tbody { @for row in &answer.rows { tr {
-                    @for (cell, decimals) in row.iter().zip(&decimals) { (one(cell, *decimals)) }
+                    @for ((cell, decimals), rank) in row.iter().zip(&decimals).zip(&ranks) {
+                        (one(cell, *decimals, rank.as_deref()))
+                    }
                 } } }
             }
         }
@@ -48,7 +53,7 @@ pub(super) fn table(section: &Section, words: &Words) -> Markup {
     }
 }
 
-fn one(cell: &Cell, decimals: Decimals) -> Markup {
+fn one(cell: &Cell, decimals: Decimals, rank: Option<&str>) -> Markup {
     match cell {
         Cell::Key(key @ (Key::Integer(_) | Key::Number(_))) => html! { th scope="row" { (key) } },
         Cell::Key(key) => {
@@ -60,7 +65,7 @@ fn one(cell: &Cell, decimals: Decimals) -> Markup {
             td.error { (decimals.error(*estimate).map(|error| pretty(&error)).unwrap_or_default()) }
             td.interval { @if estimate.low.is_some() || estimate.high.is_some() {
                 "[" (pretty(&decimals.number(estimate.low))) ", " (pretty(&decimals.number(estimate.high))) "]"
-            } }
+            } @else if estimate.value.is_some() { (rank.unwrap_or_default()) } }
         },
     }
 }
@@ -117,7 +122,7 @@ pub(super) fn cross_table(plot: &Plot, section: &Section, words: &Words) -> Mark
                         td.num { @match cells.get(&(down, across)) {
                             Some(estimate) => {
                                 (pretty(&decimals.number(estimate.value)))
-                                @if let Some(error) = decimals.error(*estimate) { " " span.muted { (pretty(&error)) } }
+                                @if let Some(error) = decimals.error(*estimate) { br; span.muted { (pretty(&error)) } }
                             },
                             None => (MISSING),
                         } }

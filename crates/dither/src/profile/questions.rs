@@ -154,7 +154,8 @@ pub(super) fn priced(spec: &ProfileSpec, parts: &[Part], shapes: Vec<Shape>) -> 
     parts.iter().zip(shapes).map(one).collect()
 }
 
-/// No part may use more than the policy allows one question.
+/// No part may use more than the policy allows one question. All of them together may: a profile of many columns is as many
+/// questions, and what they cost together is the budget's to limit.
 pub(super) fn check_cap(policy: &Policy, parts: &[Part], plans: &[QueryPlan]) -> Result<(), Error> {
     let Some(cap) = policy.budget.max_epsilon_per_query else { return Ok(()) };
     for (part, plan) in parts.iter().zip(plans) {
@@ -163,7 +164,10 @@ pub(super) fn check_cap(policy: &Policy, parts: &[Part], plans: &[QueryPlan]) ->
         if cost.epsilon_nanos > cap.nanos() {
             let share = Amounts::from(&cost).epsilon;
             let message = format!("`{}` would use epsilon {share}, more than one question may use, {cap}", part.title);
-            return Err(refused(Refusal::new(Code::EpsilonOverCap, message).hint("use a smaller epsilon")));
+            return Err(refused(
+                Refusal::new(Code::EpsilonOverCap, message)
+                    .hint("use a smaller epsilon; the cap is for each part of a profile, not for all of them together"),
+            ));
         }
     }
     Ok(())

@@ -66,9 +66,9 @@ impl Session {
             .filter_map(|name| match &self.policy().tables.get(name)?.privacy_unit {
                 UnitPolicy::Through { column, through } => Some(match language {
                     Language::En => {
-                        format!(" A row of `{name}` belongs to whom `{through}` belongs to, by its `{column}`.")
+                        format!(" A row of {name} belongs to whom {through} belongs to, by its {column}.")
                     }
-                    Language::Zh => format!("`{name}` 的每一行按其 `{column}` 归属于 `{through}` 所属的隐私单元。"),
+                    Language::Zh => format!("{name} 的每一行按其 {column} 归属于 {through} 所属的隐私单元。"),
                 }),
                 _ => None,
             })
@@ -95,9 +95,46 @@ impl Session {
                     Some(ColumnBounds { column: column.clone(), lower, upper, step })
                 });
                 let columns = columns.collect();
-                bounds.push(TableBounds { table: name.to_owned(), contribution: plan.bounds, columns });
+                // The folder is nobody's business.
+                let file = table.source.file_name().map_or(String::new(), |file| file.to_string_lossy().into_owned());
+                bounds.push(TableBounds { table: name.to_owned(), file, contribution: plan.bounds, columns });
+            }
+        }
+        let declared = bounds.iter().flat_map(|table| table.columns.iter().map(|column| column.column.clone()));
+        let declared: BTreeSet<String> = declared.collect();
+        for plan in plans {
+            if let Some(table) = bounds.iter_mut().find(|known| known.table == plan.question.table) {
+                asked_bounds(plan, &declared, &mut table.columns);
             }
         }
         bounds
     }
+}
+
+/// Adds the bounds that a question states itself, or that follow for an expression: what is added up is clamped to these, where
+/// the bounds of a column are wider or none. Of several questions about one expression the widest hold.
+fn asked_bounds(plan: &QueryPlan, declared: &BTreeSet<String>, columns: &mut Vec<ColumnBounds>) {
+    let aggregates = &plan.question.aggregates;
+    for argument in aggregates.iter().flat_map(|aggregate| aggregate.argument.iter().chain(&aggregate.second)) {
+        let bare = argument.written.rsplit('.').next().unwrap_or_default();
+        let known = argument.is_column && declared.contains(bare);
+        let Some(value) = argument.bounds.filter(|_| !known) else { continue };
+        let step = value.lattice().step();
+        let (lower, upper) = (value.lower() as f64 * step, value.upper() as f64 * step);
+        let name = label(&argument.written, &plan.question.table);
+        match columns.iter_mut().find(|known| known.column == name) {
+            Some(known) => {
+                (known.lower, known.upper) = (known.lower.min(lower), known.upper.max(upper));
+                known.step = known.step.max(step);
+            }
+            None => columns.push(ColumnBounds { column: name, lower, upper, step }),
+        }
+    }
+}
+
+/// An expression as people wrote it, more or less: bounds per row have become a clamp.
+fn label(written: &str, table: &str) -> String {
+    let text = written.replace(&format!("{table}."), "");
+    let clamped = text.strip_prefix("clamp(").and_then(|inner| inner.rsplitn(3, ',').nth(2));
+    clamped.map_or_else(|| text.clone(), |value| format!("{value} (contribution_bounds_per_row)"))
 }

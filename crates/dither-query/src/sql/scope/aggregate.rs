@@ -85,9 +85,7 @@ impl Scope {
         let value = self.value_type(total(argument, &self.schema)?)?;
         let kind = value.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(self.substitute(value)?, condition)?;
-        let (written, origin) = (name.clone(), "a row brings one value at most".into());
-        let argument =
-            Argument { expr, bounds: None, approx: false, written, origin, typical: None, counted: None, kind };
+        let argument = Argument::counted(expr, &name, "a row brings one value at most", kind);
         Ok(Aggregate { kind: AggregateKind::CountDistinct, argument: Some(argument), second: None, name })
     }
 
@@ -97,9 +95,7 @@ impl Scope {
         let argument = self.substitute(argument)?;
         let kind = argument.get_type(&self.schema).map_err(|error| type_refusal(&error))?;
         let expr = self.where_true(canonical(argument, &kind), condition)?;
-        let (written, origin) = (name.clone(), "a unit brings one person at most".into());
-        let argument =
-            Argument { expr, bounds: None, approx: false, written, origin, typical: None, counted: None, kind };
+        let argument = Argument::counted(expr, &name, "a unit brings one person at most", kind);
         Ok(Aggregate { kind: AggregateKind::CountPeople, argument: Some(argument), second: None, name })
     }
 
@@ -126,16 +122,8 @@ impl Scope {
         };
         let present = when(self.substitute(value)?.is_not_null(), lit(1.0)).end();
         let expr = self.where_true(present.map_err(|error| type_refusal(&error))?, condition)?;
-        let argument = Argument {
-            expr,
-            bounds: None,
-            approx: false,
-            written: name.clone(),
-            origin: "a row counts once".into(),
-            typical: None,
-            counted,
-            kind: DataType::Float64,
-        };
+        let argument = Argument::counted(expr, &name, "a row counts once", DataType::Float64);
+        let argument = Argument { counted, ..argument };
         Ok(Aggregate { kind: AggregateKind::CountValues, argument: Some(argument), second: None, name })
     }
 
@@ -161,7 +149,18 @@ impl Scope {
             let (typical, whole) = (policy.typical, policy.r#type == ColumnType::Integer);
             let expr = self.where_true(self.substitute(expr)?, condition)?;
             let kind = if whole { DataType::Int64 } else { DataType::Float64 };
-            return Ok(Argument { expr, bounds: None, approx: true, written, origin, typical, counted: None, kind });
+            let is_column = true;
+            return Ok(Argument {
+                expr,
+                bounds: None,
+                approx: true,
+                written,
+                is_column,
+                origin,
+                typical,
+                counted: None,
+                kind,
+            });
         }
         let bounds = interval::bounds(&expr, &columns).ok_or_else(|| {
             let declared = bare.and_then(|(column, policy)| Some((self.declared.get(column)?, policy)));
@@ -196,13 +195,14 @@ impl Scope {
             }
             None => "derived from the bounds in the expression".into(),
         };
-        let typical = bare.and_then(|(_, policy)| policy.typical);
+        let (typical, is_column) = (bare.and_then(|(_, policy)| policy.typical), bare.is_some());
         let expr = self.where_true(self.substitute(expr)?, condition)?;
         Ok(Argument {
             expr,
             bounds: Some(bounds),
             approx: false,
             written,
+            is_column,
             origin,
             typical,
             counted: None,

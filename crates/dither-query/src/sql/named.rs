@@ -1,0 +1,200 @@
+//! What the text does with columns by their names: sums of texts, which are refused, and comparisons with constants that no
+//! row is known to satisfy, which are warned of. Both follow from the text and the policy alone.
+//!
+//! Names are looked up in the tables that the text mentions. What a sub-query gives a name of its own is left alone, since
+//! nothing rests on a warning.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Statement, Value,
+    visit_expressions, visit_relations,
+};
+use dither_core::Key;
+
+use super::shape::{place, single};
+use crate::error::{Code, Refusal};
+use crate::policy::{ColumnPolicy, ColumnType, KeysPolicy, Policy, nearest};
+
+/// So many warnings are enough.
+const MOST: usize = 5;
+/// So many constants are looked up in lists of keys, which may be long.
+const COMPARED: usize = 100;
+/// A list of more keys than this is not searched for a similar one.
+const FEW: usize = 10_000;
+/// The aggregates that need numbers.
+const OF_NUMBERS: [&str; 14] = [
+    "sum",
+    "avg",
+    "mean",
+    "var_pop",
+    "var_samp",
+    "variance",
+    "stddev_pop",
+    "stddev_samp",
+    "stddev",
+    "covar_pop",
+    "covar_samp",
+    "corr",
+    "median",
+    "percentile_cont",
+];
+
+/// The columns that a text may mean.
+struct Named<'a> {
+    columns: Vec<(&'a String, &'a ColumnPolicy)>,
+    text: String,
+}
+
+impl<'a> Named<'a> {
+    fn of(statement: &Statement, policy: &'a Policy) -> Self {
+        let mut columns = Vec::new();
+        let _ = visit_relations(statement, |name| {
+            let name = single(name).map_or("", |name| name.value.as_str());
+            columns.extend(policy.tables.get(name).into_iter().flat_map(|table| &table.columns));
+            columns.extend(policy.public.get(name).into_iter().flat_map(|table| &table.columns));
+            ControlFlow::<()>::Continue(())
+        });
+        Self { columns, text: statement.to_string() }
+    }
+
+    /// What the policy says of a column, if all columns of this name are of one type.
+    fn get(&self, name: &Ident) -> Option<(&'a str, Vec<&'a ColumnPolicy>)> {
+        let all: Vec<_> = self.columns.iter().filter(|(known, _)| **known == name.value).collect();
+        let (known, first) = all.first()?;
+        let renamed = self.text.contains(&format!(" AS {}", name.value));
+        let alike = !renamed && all.iter().all(|(_, column)| column.r#type == first.r#type);
+        alike.then(|| (known.as_str(), all.iter().map(|(_, column)| *column).collect()))
+    }
+}
+
+fn column(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(parts) => parts.last(),
+        Expr::Nested(inner) => column(inner),
+        _ => None,
+    }
+}
+
+fn constant(expr: &Expr) -> Option<&Value> {
+    match expr {
+        Expr::Value(value) => Some(&value.value),
+        _ => None,
+    }
+}
+
+/// Refuses numbers of texts, where the caret can point at the column.
+pub(super) fn check(statement: &Statement, policy: &Policy) -> Result<(), Refusal> {
+    let named = Named::of(statement, policy);
+    let found = visit_expressions(statement, |expr| match expr {
+        Expr::Function(function) => named.text_in(function).map_or(ControlFlow::Continue(()), ControlFlow::Break),
+        _ => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Break(refusal) => Err(refusal),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+impl Named<'_> {
+    /// The refusal of an aggregate of numbers whose argument is a column of texts.
+    fn text_in(&self, function: &Function) -> Option<Refusal> {
+        let name = function.name.to_string().to_ascii_lowercase();
+        let FunctionArguments::List(list) = &function.args else { return None };
+        let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))) = list.args.first() else { return None };
+        if !OF_NUMBERS.contains(&name.as_str()) {
+            return None;
+        }
+        let upper = name.to_ascii_uppercase();
+        if let Expr::Value(value) = argument
+            && let Value::SingleQuotedString(text) = &value.value
+        {
+            let refusal = Refusal::new(Code::Type, format!("`{upper}` needs numbers, and '{text}' is a text"));
+            let quotes = format!("single quotes are for texts, double quotes or none for names: {upper}({text})");
+            return Some(refusal.hint(quotes).at(place(value.span)));
+        }
+        let ident = column(argument)?;
+        let (known, columns) = self.get(ident)?;
+        if columns[0].r#type != ColumnType::Text {
+            return None;
+        }
+        let refusal = Refusal::new(Code::Type, format!("`{upper}` needs numbers, and `{known}` is a column of texts"));
+        let hint = format!("count its values with COUNT({known}), group by it, or name a column of numbers");
+        Some(refusal.hint(hint).at(place(ident.span)))
+    }
+
+    /// What is odd about a column beside a constant.
+    fn odd(&self, ident: &Ident, value: &Value) -> Option<String> {
+        let (known, columns) = self.get(ident)?;
+        let whole = columns[0].r#type == ColumnType::Integer;
+        if let (Value::SingleQuotedString(text), true) = (value, whole || columns[0].r#type == ColumnType::Number) {
+            let kind = if whole { "whole numbers" } else { "numbers" };
+            let fits = text.trim().parse::<f64>().is_ok();
+            return (!fits)
+                .then(|| format!("`{known}` is a column of {kind}, and '{text}' is none: no row is equal to it"));
+        }
+        let (key, shown) = match value {
+            Value::SingleQuotedString(text) => (Key::Text(text.clone()), format!("'{text}'")),
+            Value::Number(number, _) => (Key::Integer(number.parse().ok()?), number.clone()),
+            _ => return None,
+        };
+        let declared: Vec<&KeysPolicy> = columns.iter().map(|column| column.keys.as_ref()).collect::<Option<_>>()?;
+        if declared.iter().any(|keys| holds(keys, &key) != Some(false)) {
+            return None;
+        }
+        let similar = declared.iter().find_map(|keys| match (keys, &key) {
+            (KeysPolicy::List(list), Key::Text(text)) if list.len() <= FEW => {
+                nearest(text, &list.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }
+            _ => None,
+        });
+        let similar = similar.map_or(String::new(), |similar| format!("; did you mean '{similar}'?"));
+        Some(format!("`{known}` is compared with {shown}, which is not among its declared keys{similar}"))
+    }
+}
+
+/// Whether a set of keys holds one, where that is quickly told.
+fn holds(keys: &KeysPolicy, key: &Key) -> Option<bool> {
+    match (keys, key) {
+        (KeysPolicy::List(list), _) => Some(list.contains(key)),
+        (KeysPolicy::Range { from, to, step }, Key::Integer(number)) => {
+            let steps = i128::from(*number) - i128::from(*from);
+            Some((from..=to).contains(&number) && steps % step.map_or(1, |step| i128::from(step.get())) == 0)
+        }
+        _ => None,
+    }
+}
+
+/// The columns beside constants in an expression, where both must be equal.
+fn compared(expr: &Expr) -> Vec<(&Ident, &Value)> {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right } => {
+            let one = column(left).zip(constant(right));
+            one.or_else(|| column(right).zip(constant(left))).into_iter().collect()
+        }
+        Expr::InList { expr, list, .. } => {
+            let ident = column(expr);
+            list.iter().filter_map(|item| ident.zip(constant(item))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Comparisons with constants that no row is known to satisfy, such as a key with a slip of the pen.
+pub(super) fn warnings(statement: &Statement, policy: &Policy) -> Vec<String> {
+    let named = Named::of(statement, policy);
+    let mut warnings: Vec<String> = Vec::new();
+    let mut left = COMPARED;
+    let _ = visit_expressions(statement, |expr| {
+        for (ident, value) in compared(expr) {
+            left -= 1;
+            if left == 0 || warnings.len() == MOST {
+                return ControlFlow::Break(());
+            }
+            warnings.extend(named.odd(ident, value).filter(|odd| !warnings.contains(odd)));
+        }
+        ControlFlow::Continue(())
+    });
+    warnings
+}
