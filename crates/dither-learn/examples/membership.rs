@@ -12,9 +12,9 @@
 //!
 //! - *private*: 20 rounds of a trusted server, client-level privacy;
 //! - *twin*: the same rounds and steps, neither clipped nor noised;
-//! - *overfitted*: 2,000 rounds of one step, with momentum, neither clipped nor noised;
-//! - *long*: as many steps with the same momentum, as a private run of the trainer whose units are clients, at the ε of
-//!   *private*. Against *overfitted* it shows what privacy does where so many steps would remember.
+//! - *overfitted*: 2,000 rounds of one step, with momentum and a rate that falls, neither clipped nor noised;
+//! - *long*: as many steps with the same momentum and the same fall of the rate, as a private run of the trainer whose units
+//!   are clients, at the ε of *private*. Against *overfitted* it shows what privacy does where so many steps would remember.
 //!
 //! The attacker has the final model and all rows of a client, and says whether it took part; members and others are as
 //! many. It compares the mean loss of the client with a threshold; or that loss less the loss under a model that the
@@ -33,6 +33,7 @@ use dither_learn::train::card::rounded_up;
 use dither_learn::train::data::Rows;
 use dither_learn::train::job::{Job, ModelPart};
 use dither_learn::train::load::Source;
+use dither_learn::train::optimizer::{Method, Optimizer, Schedule};
 use dither_learn::train::session::TrainingSession;
 use dither_noise::NoiseSource;
 
@@ -49,11 +50,12 @@ const NOISE_MULTIPLIER: f64 = 6.25;
 const CLIP: f64 = 1.0;
 /// Steps of a client on all its rows in a round, and their learning rate.
 const LOCAL: (u32, f32) = (5, 0.5);
-/// Rounds, learning rate and momentum of the models that take as many steps as it takes to overfit.
-const OVERFITTED: (u32, f32, f32) = (2000, 1.0, 0.98);
+/// Rounds, first learning rate and momentum of the models that take as many steps as it takes to overfit. The rate falls
+/// along a cosine: one that stays blows up now and then, and a model that just did remembers little.
+const OVERFITTED: (u32, f64, f64) = (2000, 0.5, 0.98);
 /// Clipping norm, noise multiplier and learning rate of the same steps with privacy. A hundred times the rounds and ten times
 /// the noise multiplier cost what the private model costs.
-const LONG: (f64, f64, f64) = (0.05, 62.5, 0.004);
+const LONG: (f64, f64, f64) = (0.05, 62.5, 0.008);
 
 /// A client with its rows.
 struct Holder<'a> {
@@ -219,16 +221,15 @@ fn overfitted(clients: &[Holder<'_>], model: &Network) -> Fallible<Vec<f32>> {
             Batch { inputs: rows.inputs(&own), targets: rows.targets(&own), offsets }
         })
         .collect();
-    let mut kept = vec![0.0f32; model.trainable().len()];
-    for _ in 0..rounds {
-        let mut sum = vec![0.0f32; kept.len()];
+    let method = Method::Sgd { momentum };
+    let schedule = Schedule { method, learning_rate: rate, warmup_steps: 0, cosine: true, average: None };
+    let mut optimizer = Optimizer::new(schedule, rounds.into(), model.trainable())?;
+    for round in 0..u64::from(rounds) {
+        let mut sum = vec![0.0f32; model.trainable().len()];
         for batch in &batches {
             model.add_gradients(batch, &mut sum)?;
         }
-        for ((weight, kept), g) in model.trainable_mut().iter_mut().zip(&mut kept).zip(&sum) {
-            *kept = momentum * *kept + g / clients.len() as f32;
-            *weight -= rate * *kept;
-        }
+        optimizer.update(round, model.trainable_mut(), sum.iter().map(|g| g / clients.len() as f32));
     }
     Ok(model.trainable().to_vec())
 }
@@ -264,7 +265,7 @@ fn long(clients: &[Holder<'_>], model: &Network) -> Fallible<Vec<f32>> {
         sample = {{ rate = 1.0 }}
         training = {{ steps = {steps} }}
         clipping = {{ kind = "flat", bound = {clip} }}
-        optimizer = {{ kind = "sgd", momentum = {momentum}, learning_rate = {rate} }}
+        optimizer = {{ kind = "sgd", momentum = {momentum}, learning_rate = {rate}, cosine = true }}
         model = {{ kind = "linear" }}
         output = {{ folder = "model" }}
         [data]

@@ -57,7 +57,7 @@ async fn main() -> Fallible<()> {
         job.evaluation = None;
         job.run = format!("utility {run}");
         (job.ledger.file, job.output.folder) = (place.join("ledger.db"), place.join("model"));
-        let begun = place.exists();
+        let begun = has_key(&place);
         let mut session = TrainingSession::new(job, &base, None)?;
         if run == 1 {
             print!("{}", session.summary()?);
@@ -82,6 +82,12 @@ async fn main() -> Fallible<()> {
     }
     summary("twin", &shares);
     Ok(())
+}
+
+/// Whether a run was begun there: without a key nothing was charged.
+fn has_key(place: &Path) -> bool {
+    let is_key = |name: std::ffi::OsString| Path::new(&name).extension().is_some_and(|kind| kind == "json");
+    std::fs::read_dir(place.join("ledger.db.jobs")).is_ok_and(|files| files.flatten().any(|f| is_key(f.file_name())))
 }
 
 /// Trains without privacy. Each row is a sample of its own.
