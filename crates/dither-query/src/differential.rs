@@ -50,13 +50,14 @@ fn reference(sql: &str, plan: &QueryPlan, rows: &[Row], secret: &str) -> Option<
         "SELECT COUNT(*) FROM t" => |_| Some(Some("all".to_owned())),
         _ => return None,
     };
-    let hash = |purpose: &str, parts: &[Option<&str>]| {
-        let mut text = format!("{secret} {purpose}");
-        for part in parts {
-            text += &part.map_or("N".into(), |part| format!(" {}:{part}", part.chars().count()));
-        }
-        Sha256::digest(text.as_bytes())
+    let written = |key: &Option<String>| match key {
+        None => "N".to_owned(),
+        // Integers need no length before them.
+        Some(key) if sql.contains("GROUP BY h") => format!(" {key}"),
+        Some(key) => format!(" {}:{key}", key.chars().count()),
     };
+    let hash =
+        |unit: i64, key: &Option<String>| Sha256::digest(format!("{secret} group {unit}{}", written(key)).as_bytes());
     let bounds = plan.bounds;
     let mut units: BTreeMap<i64, BTreeMap<Option<String>, u32>> = BTreeMap::new();
     for row in rows {
@@ -67,7 +68,7 @@ fn reference(sql: &str, plan: &QueryPlan, rows: &[Row], secret: &str) -> Option<
     let mut totals: BTreeMap<Option<String>, i128> = BTreeMap::new();
     for (unit, groups) in units {
         let mut kept: Vec<(Option<String>, u32)> = groups.into_iter().collect();
-        kept.sort_by_key(|(key, _)| hash("group", &[Some(&unit.to_string()), key.as_deref()]));
+        kept.sort_by_key(|(key, _)| hash(unit, key));
         // Three public groups are never more than a bound of three.
         if sql.contains("GROUP BY") {
             kept.truncate(bounds.max_groups_per_unit.get() as usize);

@@ -155,7 +155,7 @@ async fn the_errors_of_a_variance_and_of_a_deviation_are_predicted() {
                 let predicted = expected_error(&plan, plan.derivations[0], rows, None).unwrap();
                 is_predicted(&plan, kind, table, predicted, f64::INFINITY);
             }
-            let times = if least > 0.0 { 6.0 } else { 2.5 };
+            let times = if least > 0.0 { 8.0 } else { 2.5 };
             let predicted = expected_error(&plan, plan.derivations[0], 1_000.0, Some(0.5)).unwrap();
             is_predicted(&plan, kind, &line(1_000), predicted, times);
         }
