@@ -260,7 +260,7 @@ impl Rows {
     }
 
     /// Adds so many rows, whose units are as wide, to be written by somebody else.
-    pub(crate) fn to_be_written(&mut self, layout: &Layout, count: usize) -> &mut [u8] {
+    pub(crate) fn room_for(&mut self, layout: &Layout, count: usize) -> &mut [u8] {
         let width = layout.width(self.wide);
         let start = self.count * width;
         self.count += count;
@@ -371,7 +371,7 @@ impl Rows {
     pub fn append(&mut self, other: &Self, layout: &Layout, mapping: &Mapping, share: Share) {
         if other.texts.len() == 0 && self.takes_all(other.wide, mapping, share) {
             let bytes = other.count * layout.width(other.wide);
-            self.to_be_written(layout, other.count).copy_from_slice(&other.bytes[..bytes]);
+            self.room_for(layout, other.count).copy_from_slice(&other.bytes[..bytes]);
         } else {
             self.append_some(other, layout, mapping, share);
         }

@@ -117,7 +117,7 @@ impl Spill {
     ) -> io::Result<()> {
         for part in &self.parts[bucket] {
             if part.texts == 0 && into.takes_all(part.wide, mapping, share) {
-                self.read_at(part.start, part.stream, into.to_be_written(&self.layout, part.rows))?;
+                self.read_at(part.start, part.stream, into.room_for(&self.layout, part.rows))?;
             } else {
                 into.append(&self.rows(part)?, &self.layout, mapping, share);
             }
@@ -129,7 +129,7 @@ impl Spill {
     /// The rows of a part.
     fn rows(&self, part: &Part) -> io::Result<Rows> {
         let mut rows = Rows::of_width(part.wide);
-        let written = rows.to_be_written(&self.layout, part.rows);
+        let written = rows.room_for(&self.layout, part.rows);
         self.read_at(part.start, part.stream, written)?;
         let end = part.start + written.len() as u64;
         let mut texts = vec![0; size_of::<u64>() * 2 * part.texts + part.bytes];

@@ -14,8 +14,8 @@ use crate::train::error::TrainError;
 /// coordinate, and its result is at most mC long where m clipped gradients are in it. So the sum is off by at most 2⁻²⁴·C
 /// times the sum of all m, to first order, which is largest where one is added after the other: n(n + 1)/2 for n of them.
 ///
-/// A part of n units is added up in even chunks of at most S units, S in [`CHUNK`]: each from zero, then one after the other.
-/// That makes n(S + 1)/2 at most inside K = ⌈n/S⌉ chunks, n(K + 1)/2 for adding them, and n more where products are rounded
+/// A part of n units is added up in even chunks of at most S units, S from 4 to 128: each from zero, then one after the
+/// other. That makes n(S + 1)/2 at most inside K = ⌈n/S⌉ chunks, n(K + 1)/2 for adding them, and n more where products are rounded
 /// before they are added. With and without a unit the sum is off by at most 2·n((S + K)/2 + 2)·2⁻²⁴·C together, and S + K
 /// is at most 132 for n ≤ 480: that is 480·136·2⁻²⁴·C < 2⁻⁸·C. Parts have 256 units on average, and more than 480 with
 /// a probability below 10⁻³³ (Chernoff). The guard of 10⁻⁶ in clipping is far inside.
