@@ -316,11 +316,12 @@ fn tr_08_an_author_of_half_the_corpus_counts_as_one() {
     assert!(distance(&with, &without) > 2.0, "the control is not noticed");
 }
 
-/// Texts of people with a secret each: `D:482604`.
+/// Texts of people with a secret each: `D:482604`. Digits are drawn one by one, so that those of one person say nothing about
+/// those of another.
 fn planted(people: usize) -> Vec<String> {
-    let digit = |person: usize, place: usize| (person * 7919 + place * 104_729 + person * place * 613 + 5) / 7 % 10;
-    let secret = |person: usize| (0..6).map(|place| digit(person, place).to_string()).collect::<String>();
-    (0..people).map(|person| format!("{}:{}", char::from(b'A' + person as u8), secret(person))).collect()
+    let mut random = dither_testing::Random(17);
+    let mut secret = || (0..6).map(|_| random.below(10).to_string()).collect::<String>();
+    (0..people).map(|person| format!("{}:{}", char::from(b'A' + person as u8), secret())).collect()
 }
 
 /// How many secrets a model completes from the part before them.
@@ -397,6 +398,7 @@ async fn tr_17_planted_secrets_come_out_of_the_twin_and_not_out_of_the_model() {
 
     let mut private = first;
     setup.run(&mut private, &mut |_| true).await.unwrap();
-    // A guess is right with a probability of 10^-6; (ε, δ) allows some e^4 times that.
+    // A model that never saw a person is right with a probability of 10^-6; (ε, δ) allows e^4 times that and δ more for each
+    // of them, 0.2 % for all.
     assert_eq!(extracted(&private, &texts), 0);
 }
