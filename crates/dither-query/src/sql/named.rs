@@ -1,8 +1,7 @@
 //! What the text does with columns by their names: sums of texts, which are refused, and comparisons with constants that no
 //! row is known to satisfy, which are warned of. Both follow from the text and the policy alone.
 //!
-//! Names are looked up in the tables that the text mentions. What a sub-query gives a name of its own is left alone, since
-//! nothing rests on a warning.
+//! Names are looked up in the tables that the text mentions. What a sub-query gives a name of its own is left alone.
 
 use std::ops::ControlFlow;
 
@@ -12,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use dither_core::Key;
 
+use super::catalog::AGGREGATES;
 use super::shape::{place, single};
 use crate::error::{Code, Refusal};
 use crate::policy::{ColumnPolicy, ColumnType, KeysPolicy, Policy, nearest};
@@ -22,23 +22,8 @@ const MOST: usize = 5;
 const COMPARED: usize = 100;
 /// A list of more keys than this is not searched for a similar one.
 const FEW: usize = 10_000;
-/// The aggregates that need numbers.
-const OF_NUMBERS: [&str; 14] = [
-    "sum",
-    "avg",
-    "mean",
-    "var_pop",
-    "var_samp",
-    "variance",
-    "stddev_pop",
-    "stddev_samp",
-    "stddev",
-    "covar_pop",
-    "covar_samp",
-    "corr",
-    "median",
-    "percentile_cont",
-];
+/// The aggregates that take values of every type.
+const OF_ANYTHING: [&str; 3] = ["count", "min", "max"];
 
 /// The columns that a text may mean.
 struct Named<'a> {
@@ -62,7 +47,7 @@ impl<'a> Named<'a> {
     fn get(&self, name: &Ident) -> Option<(&'a str, Vec<&'a ColumnPolicy>)> {
         let all: Vec<_> = self.columns.iter().filter(|(known, _)| **known == name.value).collect();
         let (known, first) = all.first()?;
-        let renamed = self.text.contains(&format!(" AS {}", name.value));
+        let renamed = ["", "\""].iter().any(|quote| self.text.contains(&format!(" AS {quote}{}", name.value)));
         let alike = !renamed && all.iter().all(|(_, column)| column.r#type == first.r#type);
         alike.then(|| (known.as_str(), all.iter().map(|(_, column)| *column).collect()))
     }
@@ -103,7 +88,7 @@ impl Named<'_> {
         let name = function.name.to_string().to_ascii_lowercase();
         let FunctionArguments::List(list) = &function.args else { return None };
         let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))) = list.args.first() else { return None };
-        if !OF_NUMBERS.contains(&name.as_str()) {
+        if !AGGREGATES.contains(&name.as_str()) || OF_ANYTHING.contains(&name.as_str()) {
             return None;
         }
         let upper = name.to_ascii_uppercase();
