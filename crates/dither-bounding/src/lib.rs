@@ -32,6 +32,7 @@ mod owners;
 mod rows;
 mod select;
 mod spill;
+mod text;
 mod totals;
 
 #[cfg(test)]

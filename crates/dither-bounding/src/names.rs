@@ -2,6 +2,8 @@
 
 use hashbrown::HashTable;
 
+use crate::text::Text;
+
 /// A value as it is written in the texts that are hashed: self-delimiting for readers who know which columns hold integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -16,7 +18,7 @@ pub enum Part<'a> {
 /// Texts that are parts of what is hashed, by number.
 #[derive(Debug, Default, Clone)]
 pub struct Dictionary {
-    bytes: Vec<u8>,
+    text: Text,
     ends: Vec<usize>,
 }
 
@@ -32,24 +34,21 @@ impl Dictionary {
     pub fn push<'a>(&mut self, parts: impl IntoIterator<Item = Part<'a>>) {
         for part in parts {
             match part {
-                Part::Null => self.bytes.push(b'N'),
+                Part::Null => self.text.null(),
                 Part::Integer(digits) => {
-                    self.bytes.push(b' ');
-                    self.bytes.extend_from_slice(digits.as_bytes());
+                    self.text.extend(b" ");
+                    self.text.extend(digits.as_bytes());
                 }
-                Part::Text(text) => {
-                    delimit(text.chars().count(), &mut self.bytes);
-                    self.bytes.extend_from_slice(text.as_bytes());
-                }
+                Part::Text(text) => self.text.delimited(text.chars().count(), text.as_bytes()),
             }
         }
-        self.ends.push(self.bytes.len());
+        self.ends.push(self.text.len());
     }
 
     /// The text of a number that was given one.
     pub fn text(&self, number: usize) -> &[u8] {
         let start = if number == 0 { 0 } else { self.ends[number - 1] };
-        &self.bytes[start..self.ends[number]]
+        &self.text.as_bytes()[start..self.ends[number]]
     }
 
     /// How many texts there are.
@@ -64,7 +63,7 @@ impl Dictionary {
 
     /// Its size in bytes.
     pub fn size(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+        self.text.size() + self.ends.capacity() * size_of::<usize>()
     }
 }
 
@@ -79,10 +78,10 @@ pub enum Names {
 
 impl Names {
     /// Writes what an integer stands for.
-    pub(crate) fn write(&self, value: i64, text: &mut Vec<u8>) {
+    pub(crate) fn write(&self, value: i64, text: &mut Text) {
         match self {
-            Self::Integers => write_integer(value, text),
-            Self::Texts(dictionary) => text.extend_from_slice(dictionary.text(value as usize)),
+            Self::Integers => text.integer(value),
+            Self::Texts(dictionary) => text.extend(dictionary.text(value as usize)),
         }
     }
 }
@@ -161,79 +160,9 @@ impl Texts {
     }
 
     /// Writes the text of a number as it is hashed.
-    pub(crate) fn write(&self, number: usize, into: &mut Vec<u8>) {
+    pub(crate) fn write(&self, number: usize, into: &mut Text) {
         let text = self.text(number);
         // Letters are counted by their first bytes.
-        delimit(text.iter().filter(|byte| **byte & 0xc0 != 0x80).count(), into);
-        into.extend_from_slice(text);
-    }
-}
-
-/// The decimal digits of an integer after a space. Written for every row that is hashed, so without a formatter.
-pub(crate) fn write_integer(value: i64, text: &mut Vec<u8>) {
-    text.extend_from_slice(if value < 0 { b" -" } else { b" " });
-    write_digits(value.unsigned_abs(), text);
-}
-
-fn delimit(length: usize, text: &mut Vec<u8>) {
-    text.push(b' ');
-    write_digits(length as u64, text);
-    text.push(b':');
-}
-
-fn write_digits(number: u64, text: &mut Vec<u8>) {
-    let (above, digits) = (number / EIGHT_DIGITS, eight_digits((number % EIGHT_DIGITS) as u32));
-    let zeros = match above {
-        // Those before the first digit that counts, which may be a zero itself.
-        0 => (digits.trailing_zeros() / 8).min(7),
-        _ => {
-            write_digits(above, text);
-            0
-        }
-    };
-    let ascii = (digits + 0x3030_3030_3030_3030) >> (8 * zeros);
-    text.extend_from_slice(&ascii.to_le_bytes());
-    text.truncate(text.len() - zeros as usize);
-}
-
-const EIGHT_DIGITS: u64 = 100_000_000;
-
-/// Eight digits of a number, a byte each, the first in the lowest: halves, then quarters, then digits side by side.
-fn eight_digits(number: u32) -> u64 {
-    let fours = u64::from(number / 10_000) | u64::from(number % 10_000) << 32;
-    // Quotients by 100 of numbers below 10,000, and by 10 of numbers below 100.
-    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
-    let twos = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
-    tens | (twos - 10 * tens) << 8
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn written(value: i64) -> String {
-        let mut text = Vec::new();
-        write_integer(value, &mut text);
-        String::from_utf8(text).unwrap()
-    }
-
-    #[test]
-    fn numbers_below_a_hundred_thousand_are_written_as_they_are() {
-        for value in 0..100_000 {
-            assert_eq!(written(value), format!(" {value}"));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn integers_are_written_as_they_are(value in any::<i64>(), digits in 0..19_u32, near in -2..3_i64) {
-            let power = 10_i64.pow(digits);
-            for value in [value, value % power, power + near, -power + near, i64::MIN, i64::MAX] {
-                prop_assert_eq!(written(value), format!(" {value}"));
-            }
-        }
+        into.delimited(text.iter().filter(|byte| **byte & 0xc0 != 0x80).count(), text);
     }
 }

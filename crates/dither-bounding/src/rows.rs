@@ -1,6 +1,7 @@
 //! Rows in flat arrays.
 
-use crate::names::{Texts, write_integer};
+use crate::names::Texts;
+use crate::text::Text;
 
 /// The integer that stands for NULL in a value column. No lattice reaches it.
 pub const NULL: i64 = i64::MIN;
@@ -340,9 +341,9 @@ impl Rows {
     }
 
     /// Writes the unit with a number as it is hashed.
-    pub(crate) fn write_unit(&self, unit: u64, text: &mut Vec<u8>) {
+    pub(crate) fn write_unit(&self, unit: u64, text: &mut Text) {
         match self.texts.len() {
-            0 => write_integer(unit as i64, text),
+            0 => text.integer(unit as i64),
             _ => self.texts.write(unit as usize, text),
         }
     }

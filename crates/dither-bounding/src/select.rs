@@ -1,10 +1,12 @@
 //! Which rows are kept.
 
 use std::num::NonZeroU32;
+use std::ops::Range;
 
-use crate::hash::KeyedHash;
+use crate::hash::{Batch, KeyedHash};
 use crate::names::{Dictionary, Names};
 use crate::rows::{Layout, NULL, Rows};
+use crate::text::Text;
 use crate::totals::Totals;
 
 /// How much a unit may contribute; `None` is no limit.
@@ -37,10 +39,13 @@ pub struct Rule<'a> {
 pub struct Scratch {
     order: Vec<u128>,
     ends: Vec<u32>,
+    units: Vec<Range<usize>>,
     groups: Vec<Group>,
-    rows: Vec<(u128, u32)>,
-    kept: Vec<u32>,
-    text: Vec<u8>,
+    kept: Vec<Group>,
+    hashes: Vec<u128>,
+    ranked: Vec<(u128, u32)>,
+    places: Vec<u32>,
+    text: Text,
 }
 
 /// Consecutive rows of one unit and key in the sorted order.
@@ -77,41 +82,90 @@ pub fn prune(rows: &mut Rows, rule: &Rule<'_>, scratch: &mut Scratch) {
 
 /// Calls back with each key of each unit that is kept, and which rows.
 fn select(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, mut keep: impl FnMut(u32, &[u32])) {
-    let Scratch { order, ends, groups, rows: hashed, kept, text } = scratch;
-    sort(rows, rule.layout, order, ends);
+    sort(rows, rule.layout, &mut scratch.order, &mut scratch.ends);
     let mut start = 0;
-    while start < order.len() {
-        let unit = (order[start] >> 64) as u64;
-        start = next_unit(order, start, unit, groups);
-        if let Some(limit) = over(groups.len(), rule.limits.max_groups_per_unit) {
-            text.clear();
-            rows.write_unit(unit, text);
-            let length = text.len();
-            for group in groups.iter_mut() {
-                text.truncate(length);
-                text.extend_from_slice(rule.keys.text(key_of(order[group.start]) as usize));
-                group.hash = rule.group_hash.of(text);
-            }
-            groups.select_nth_unstable_by_key(limit - 1, |group| group.hash);
-            groups.truncate(limit);
+    while start < scratch.order.len() {
+        start = scratch.take_units(start);
+        scratch.keep_groups(rows, rule);
+        scratch.keep_rows(rows, rule, &mut keep);
+    }
+}
+
+/// Units are looked at together until they have so many rows: enough to fill most lanes of the hash, and few enough for the
+/// nearest cache.
+const TOGETHER: usize = 1024;
+
+impl Scratch {
+    /// Splits the rows of some units into groups by key; returns where the next unit begins.
+    fn take_units(&mut self, start: usize) -> usize {
+        self.units.clear();
+        self.groups.clear();
+        let mut end = start;
+        while end < self.order.len() && end - start < TOGETHER {
+            let first = self.groups.len();
+            end = next_unit(&self.order, end, &mut self.groups);
+            self.units.push(first..self.groups.len());
         }
-        for group in groups.iter() {
-            let key = key_of(order[group.start]);
-            let run = &order[group.start..group.end];
-            kept.clear();
-            match over(run.len(), rule.limits.max_rows_per_group) {
-                None => kept.extend(run.iter().map(|entry| *entry as u32)),
-                // Rows without integers are all alike.
-                Some(limit) if rule.layout.columns() == 0 => {
-                    kept.extend(run[..limit].iter().map(|entry| *entry as u32))
-                }
+        end
+    }
+
+    /// Keeps as many groups of each unit as may count, those with the smallest hashes.
+    fn keep_groups(&mut self, rows: &Rows, rule: &Rule<'_>) {
+        let Self { order, units, groups, kept, hashes, text, .. } = self;
+        let limit = rule.limits.max_groups_per_unit;
+        let mut batch = Batch::new(rule.group_hash, hashes);
+        for unit in units.iter().filter(|unit| over(unit.len(), limit).is_some()) {
+            text.truncate(0);
+            rows.write_unit(unit_of(order[groups[unit.start].start]), text);
+            let length = text.len();
+            for group in &groups[unit.clone()] {
+                text.truncate(length);
+                text.extend(rule.keys.text(key_of(order[group.start]) as usize));
+                batch.push(text.as_bytes());
+            }
+        }
+        batch.finish();
+        let mut hashes = hashes.iter();
+        kept.clear();
+        for unit in units {
+            let groups = &mut groups[unit.clone()];
+            match over(groups.len(), limit) {
+                None => kept.extend_from_slice(groups),
                 Some(limit) => {
-                    hash_rows(rows, run, rule, text, hashed);
-                    hashed.select_nth_unstable(limit - 1);
-                    kept.extend(hashed[..limit].iter().map(|(_, row)| *row));
+                    groups.iter_mut().zip(&mut hashes).for_each(|(group, hash)| group.hash = *hash);
+                    groups.select_nth_unstable_by_key(limit - 1, |group| group.hash);
+                    kept.extend_from_slice(&groups[..limit]);
                 }
             }
-            keep(key, kept);
+        }
+    }
+
+    /// Calls back with as many rows of each kept group as may count, those with the smallest hashes.
+    fn keep_rows(&mut self, rows: &Rows, rule: &Rule<'_>, keep: &mut impl FnMut(u32, &[u32])) {
+        let Self { order, kept, hashes, ranked, places, text, .. } = self;
+        // Rows without integers are all alike.
+        let alike = rule.layout.columns() == 0;
+        let limit = rule.limits.max_rows_per_group;
+        let mut batch = Batch::new(rule.row_hash, hashes);
+        for group in kept.iter().filter(|group| !alike && over(group.end - group.start, limit).is_some()) {
+            hash_rows(rows, &order[group.start..group.end], rule, text, &mut batch);
+        }
+        batch.finish();
+        let mut hashes = hashes.iter();
+        for group in kept {
+            let run = &order[group.start..group.end];
+            places.clear();
+            match over(run.len(), limit) {
+                None => places.extend(run.iter().map(|entry| *entry as u32)),
+                Some(limit) if alike => places.extend(run[..limit].iter().map(|entry| *entry as u32)),
+                Some(limit) => {
+                    ranked.clear();
+                    ranked.extend(run.iter().zip(&mut hashes).map(|(entry, hash)| (*hash, *entry as u32)));
+                    ranked.select_nth_unstable(limit - 1);
+                    places.extend(ranked[..limit].iter().map(|(_, row)| *row));
+                }
+            }
+            keep(key_of(run[0]), places);
         }
     }
 }
@@ -119,6 +173,10 @@ fn select(rows: &Rows, rule: &Rule<'_>, scratch: &mut Scratch, mut keep: impl Fn
 /// The limit, if there are more than that.
 fn over(count: usize, limit: Option<NonZeroU32>) -> Option<usize> {
     limit.map(|limit| limit.get() as usize).filter(|limit| count > *limit)
+}
+
+fn unit_of(entry: u128) -> u64 {
+    (entry >> 64) as u64
 }
 
 fn key_of(entry: u128) -> u32 {
@@ -163,10 +221,9 @@ fn mix(unit: u64) -> u64 {
 }
 
 /// Splits the rows of a unit into groups by key; returns where the next unit begins.
-fn next_unit(order: &[u128], start: usize, unit: u64, groups: &mut Vec<Group>) -> usize {
-    groups.clear();
-    let mut end = start;
-    while end < order.len() && (order[end] >> 64) as u64 == unit {
+fn next_unit(order: &[u128], start: usize, groups: &mut Vec<Group>) -> usize {
+    let (unit, mut end) = (unit_of(order[start]), start);
+    while end < order.len() && unit_of(order[end]) == unit {
         let (first, key) = (end, order[end] >> 32);
         while end < order.len() && order[end] >> 32 == key {
             end += 1;
@@ -176,18 +233,18 @@ fn next_unit(order: &[u128], start: usize, unit: u64, groups: &mut Vec<Group>) -
     end
 }
 
-fn hash_rows(rows: &Rows, run: &[u128], rule: &Rule<'_>, text: &mut Vec<u8>, hashed: &mut Vec<(u128, u32)>) {
-    text.clear();
-    rows.write_unit((run[0] >> 64) as u64, text);
-    text.extend_from_slice(rule.keys.text(key_of(run[0]) as usize));
+/// Hashes the rows of a group.
+fn hash_rows(rows: &Rows, run: &[u128], rule: &Rule<'_>, text: &mut Text, batch: &mut Batch<'_>) {
+    text.truncate(0);
+    rows.write_unit(unit_of(run[0]), text);
+    text.extend(rule.keys.text(key_of(run[0]) as usize));
     let length = text.len();
-    hashed.clear();
     for entry in run {
-        let row = *entry as u32;
+        let row = *entry as u32 as usize;
         text.truncate(length);
-        for (value, names) in rule.layout.read(rows.row(row as usize, rule.layout)).zip(rule.values) {
-            if value == NULL { text.push(b'N') } else { names.write(value, text) }
+        for (value, names) in rule.layout.read(rows.row(row, rule.layout)).zip(rule.values) {
+            if value == NULL { text.null() } else { names.write(value, text) }
         }
-        hashed.push((rule.row_hash.of(text), row));
+        batch.push(text.as_bytes());
     }
 }
