@@ -41,7 +41,7 @@ mod tests;
 pub use buckets::Buckets;
 pub use hash::KeyedHash;
 pub use names::{Dictionary, Names, Part};
-pub use owners::Owners;
+pub use owners::{Owners, Pairs};
 pub use rows::{DROPPED, Layout, Mapping, NULL, Rows, Share, Units};
 pub use select::{Limits, Rule, Scratch, bound, prune};
 pub use totals::{Columns, Square, Totals};

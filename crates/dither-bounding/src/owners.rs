@@ -1,76 +1,94 @@
 //! Who owns the row that has a key.
 
-/// For each key the unit that owns it. A sorted array and where in it each share of the range of keys begins: half the
-/// size of a hash table, and as fast where keys are spread evenly.
-pub struct Owners {
-    pairs: Pairs,
-    /// For each share of the range the place of its first key, and the end.
-    starts: Vec<u32>,
-    shift: u32,
-}
-
-/// Keys and units, by key.
-enum Pairs {
-    /// Above the least of each.
-    Narrow { key: i64, last: i64, unit: u64, above: Vec<(u32, u32)> },
-    /// Whatever they are.
+/// Keys and the units that own them, in half the memory where 32 bits hold every one of them.
+pub enum Pairs {
+    /// Of 32 bits.
+    Narrow(Vec<(u32, u32)>),
+    /// Of 64 bits.
     Wide(Vec<(i64, u64)>),
 }
 
+impl Default for Pairs {
+    fn default() -> Self {
+        Self::Narrow(Vec::new())
+    }
+}
+
 impl Pairs {
-    fn of(pairs: Vec<(i64, u64)>) -> Self {
-        let (Some(first), Some(last)) = (pairs.first(), pairs.last()) else { return Self::Wide(pairs) };
-        let unit = pairs.iter().map(|pair| pair.1).fold(u64::MAX, u64::min);
-        let mut near = Vec::with_capacity(pairs.len());
-        for pair in &pairs {
-            match (above(pair.0, first.0), u32::try_from(pair.1 - unit)) {
-                (Some(key), Ok(unit)) => near.push((key, unit)),
-                _ => return Self::Wide(pairs),
-            }
+    fn push(&mut self, key: i64, unit: u64) {
+        match self {
+            Self::Narrow(pairs) => match (u32::try_from(key), u32::try_from(unit)) {
+                (Ok(key), Ok(unit)) => push(pairs, (key, unit)),
+                _ => {
+                    *self = Self::Wide(pairs.iter().map(|(key, unit)| ((*key).into(), (*unit).into())).collect());
+                    self.push(key, unit);
+                }
+            },
+            Self::Wide(pairs) => push(pairs, (key, unit)),
         }
-        Self::Narrow { key: first.0, last: last.0, unit, above: near }
     }
 
-    fn len(&self) -> usize {
+    /// Adds those of another part, whose units have other numbers.
+    pub fn append(&mut self, other: Self, rename: impl Fn(u64) -> u64) {
+        match other {
+            Self::Narrow(pairs) => self.extend(pairs.iter().map(|(key, unit)| ((*key).into(), rename((*unit).into())))),
+            Self::Wide(pairs) => self.extend(pairs.iter().map(|(key, unit)| (*key, rename(*unit)))),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
         match self {
-            Self::Narrow { above, .. } => above.len(),
+            Self::Narrow(pairs) => pairs.len(),
             Self::Wide(pairs) => pairs.len(),
         }
     }
 
-    /// The least and the greatest key.
-    fn ends(&self) -> Option<(i64, i64)> {
-        match self {
-            Self::Narrow { key, last, .. } => Some((*key, *last)),
-            Self::Wide(pairs) => Some((pairs.first()?.0, pairs.last()?.0)),
-        }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    fn key(&self, place: usize) -> i64 {
+    /// Their bytes.
+    pub fn size(&self) -> usize {
         match self {
-            Self::Narrow { key, above, .. } => key.wrapping_add_unsigned(above[place].0.into()),
-            Self::Wide(pairs) => pairs[place].0,
-        }
-    }
-
-    /// The unit of a key, which is among those from one place to another or nowhere.
-    fn find(&self, key: i64, from: usize, to: usize) -> Option<u64> {
-        match self {
-            Self::Narrow { key: least, unit, above: pairs, .. } => {
-                let (some, key) = (&pairs[from..to], above(key, *least)?);
-                some.binary_search_by_key(&key, |pair| pair.0).ok().map(|place| unit + u64::from(some[place].1))
-            }
-            Self::Wide(pairs) => {
-                let some = &pairs[from..to];
-                some.binary_search_by_key(&key, |pair| pair.0).ok().map(|place| some[place].1)
-            }
+            Self::Narrow(pairs) => size_of_val(pairs.as_slice()),
+            Self::Wide(pairs) => size_of_val(pairs.as_slice()),
         }
     }
 }
 
-/// By how much a key is above the least one, if 32 bits hold it.
-fn above(key: i64, least: i64) -> Option<u32> {
-    u32::try_from(key.abs_diff(least)).ok()
+impl Extend<(i64, u64)> for Pairs {
+    fn extend<T: IntoIterator<Item = (i64, u64)>>(&mut self, pairs: T) {
+        pairs.into_iter().for_each(|(key, unit)| self.push(key, unit));
+    }
+}
+
+impl FromIterator<(i64, u64)> for Pairs {
+    fn from_iter<T: IntoIterator<Item = (i64, u64)>>(pairs: T) -> Self {
+        let mut all = Self::default();
+        all.extend(pairs);
+        all
+    }
+}
+
+/// Adds one; room is made for a quarter more, since twice of it would be half empty.
+fn push<T>(pairs: &mut Vec<T>, pair: T) {
+    if pairs.len() == pairs.capacity() {
+        pairs.reserve_exact(1024.max(pairs.len() / 4));
+    }
+    pairs.push(pair);
+}
+
+/// For each key the unit that owns it. A sorted array and where in it each share of the range of keys begins: half the
+/// size of a hash table, and as fast where keys are spread evenly.
+pub struct Owners {
+    pairs: Pairs,
+    /// The least and the greatest key.
+    ends: (i64, i64),
+    /// For each share of the range the place of its first key, and the end.
+    starts: Vec<u32>,
+    shift: u32,
 }
 
 impl Owners {
@@ -79,67 +97,97 @@ impl Owners {
     ///
     /// ```
     /// use dither_bounding::Owners;
-    /// let owners = Owners::new(vec![(30, 7), (-5, 7), (30, 7)]).unwrap();
+    /// let owners = Owners::new([(30, 7), (-5, 7), (30, 7)].into_iter().collect()).unwrap();
     /// assert_eq!([-5, 0, 30].map(|key| owners.of(key)), [Some(7), None, Some(7)]);
-    /// assert!(Owners::new(vec![(30, 7), (30, 8)]).is_none());
+    /// assert!(Owners::new([(30, 7), (30, 8)].into_iter().collect()).is_none());
     /// ```
-    pub fn new(mut pairs: Vec<(i64, u64)>) -> Option<Self> {
-        // A stable sort finds what is in order already: the parts of a file.
-        pairs.sort();
-        pairs.dedup();
-        if pairs.windows(2).any(|two| two[0].0 == two[1].0) || u32::try_from(pairs.len()).is_err() {
+    pub fn new(mut pairs: Pairs) -> Option<Self> {
+        let single = match &mut pairs {
+            Pairs::Narrow(pairs) => in_order(pairs),
+            Pairs::Wide(pairs) => in_order(pairs),
+        };
+        if !single || u32::try_from(pairs.len()).is_err() {
             return None;
         }
-        let pairs = Pairs::of(pairs);
-        let range = pairs.ends().map_or(0, |(first, last)| last.abs_diff(first));
-        let shares = shares(pairs.len()) as u64;
-        let shift = (u64::BITS - range.leading_zeros()).saturating_sub(shares.ilog2()).min(u64::BITS - 1);
-        let mut owners = Self { pairs, starts: Vec::new(), shift };
-        owners.starts = vec![0; (range >> shift) as usize + 2];
-        for place in 0..owners.pairs.len() {
-            let share = owners.share(owners.pairs.key(place));
-            owners.starts[share + 1] = place as u32 + 1;
-        }
-        // A share without keys begins where the one before it ends.
-        let mut end = 0;
-        for start in &mut owners.starts {
-            end = end.max(*start);
-            *start = end;
-        }
-        Some(owners)
+        let ends = match &pairs {
+            Pairs::Narrow(pairs) => ends(pairs),
+            Pairs::Wide(pairs) => ends(pairs),
+        };
+        let range = ends.1.abs_diff(ends.0);
+        let shift = (u64::BITS - range.leading_zeros()).saturating_sub(shares(pairs.len()).ilog2()).min(u64::BITS - 1);
+        let starts = match &pairs {
+            Pairs::Narrow(pairs) => starts(pairs, ends, shift),
+            Pairs::Wide(pairs) => starts(pairs, ends, shift),
+        };
+        Some(Self { pairs, ends, starts, shift })
     }
 
     /// The unit of a key; `None` for a key that is not there.
     pub fn of(&self, key: i64) -> Option<u64> {
-        let (first, last) = self.pairs.ends()?;
-        if !(first..=last).contains(&key) {
+        if !(self.ends.0..=self.ends.1).contains(&key) {
             return None;
         }
-        let share = self.share(key);
-        self.pairs.find(key, self.starts[share] as usize, self.starts[share + 1] as usize)
+        let share = share(key, self.ends.0, self.shift);
+        let some = self.starts[share] as usize..self.starts[share + 1] as usize;
+        match &self.pairs {
+            Pairs::Narrow(pairs) => find(&pairs[some], u32::try_from(key).ok()?),
+            Pairs::Wide(pairs) => find(&pairs[some], key),
+        }
     }
 
-    /// The share of the range in which a key lies that is not below the first one.
-    fn share(&self, key: i64) -> usize {
-        self.pairs.ends().map_or(0, |(first, _)| (key.abs_diff(first) >> self.shift) as usize)
-    }
-
-    /// The bytes that so many pairs take at most, with the places of their shares.
-    pub fn bytes(pairs: usize) -> usize {
-        pairs * size_of::<(i64, u64)>() + (shares(pairs) + 2) * size_of::<u32>()
+    /// The bytes that some pairs and the places of their shares take.
+    pub fn bytes(pairs: &Pairs) -> usize {
+        pairs.size() + (shares(pairs.len()) + 2) * size_of::<u32>()
     }
 
     /// The bytes that these take.
     pub fn size(&self) -> usize {
-        let pair = match self.pairs {
-            Pairs::Narrow { .. } => size_of::<(u32, u32)>(),
-            Pairs::Wide(_) => size_of::<(i64, u64)>(),
-        };
-        self.pairs.len() * pair + self.starts.len() * size_of::<u32>()
+        self.pairs.size() + self.starts.len() * size_of::<u32>()
     }
 }
 
 /// Into how many shares the range of so many keys is divided: two to four keys in each, where they are spread evenly.
 fn shares(pairs: usize) -> usize {
     (pairs / 2).next_power_of_two()
+}
+
+/// The share of the range in which a key lies that is not below the first one.
+fn share(key: i64, first: i64, shift: u32) -> usize {
+    (key.abs_diff(first) >> shift) as usize
+}
+
+/// Sorts pairs and leaves each once; whether each key has one unit.
+fn in_order<K: Ord, U: Ord>(pairs: &mut Vec<(K, U)>) -> bool {
+    let in_order = |pairs: &[(K, U)]| pairs.is_sorted_by(|one, next| one.0 < next.0);
+    if !in_order(pairs) {
+        // A stable sort finds what is in order already: the parts of a file.
+        pairs.sort();
+        pairs.dedup();
+    }
+    in_order(pairs)
+}
+
+fn ends<K: Copy + Into<i64>, U>(pairs: &[(K, U)]) -> (i64, i64) {
+    match pairs {
+        [] => (0, 0),
+        [first, ..] => (first.0.into(), pairs[pairs.len() - 1].0.into()),
+    }
+}
+
+fn starts<K: Copy + Into<i64>, U>(pairs: &[(K, U)], ends: (i64, i64), shift: u32) -> Vec<u32> {
+    let mut starts = vec![0; share(ends.1, ends.0, shift) + 2];
+    for (place, pair) in pairs.iter().enumerate() {
+        starts[share(pair.0.into(), ends.0, shift) + 1] = place as u32 + 1;
+    }
+    // A share without keys begins where the one before it ends.
+    let mut end = 0;
+    for start in &mut starts {
+        end = end.max(*start);
+        *start = end;
+    }
+    starts
+}
+
+fn find<K: Ord + Copy, U: Copy + Into<u64>>(pairs: &[(K, U)], key: K) -> Option<u64> {
+    pairs.binary_search_by_key(&key, |pair| pair.0).ok().map(|place| pairs[place].1.into())
 }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Part, Rows, Rule,
-    Scratch, Share, Square, Units,
+    Buckets, Columns, DROPPED, Dictionary, KeyedHash, Layout, Limits, Mapping, NULL, Names, Owners, Pairs, Part, Rows,
+    Rule, Scratch, Share, Square, Units,
 };
 use crate::{Totals, bound};
 
@@ -193,10 +193,15 @@ proptest! {
     fn owners_are_those_of_a_map(
         pairs in proptest::collection::vec((prop_oneof![-9..9_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)], prop_oneof![0..2_u64, Just(u64::MAX)]), 0..40),
         others in proptest::collection::vec(any::<i64>(), 10),
+        narrow in any::<bool>(),
     ) {
+        let narrowed = |(key, unit): (i64, u64)| if narrow { (key.rem_euclid(1 << 32), unit % 5) } else { (key, unit) };
+        let pairs: Vec<(i64, u64)> = pairs.into_iter().map(narrowed).collect();
         let mut map: BTreeMap<i64, u64> = BTreeMap::new();
         let several = pairs.iter().any(|(key, unit)| map.insert(*key, *unit).is_some_and(|other| other != *unit));
-        let owners = Owners::new(pairs.clone());
+        let owners = Owners::new(pairs.iter().copied().collect());
+        let fits = |(key, unit): &(i64, u64)| u32::try_from(*key).is_ok() && u32::try_from(*unit).is_ok();
+        prop_assert_eq!(matches!(Pairs::from_iter(pairs.iter().copied()), Pairs::Narrow(_)), pairs.iter().all(fits));
         prop_assert_eq!(owners.is_none(), several);
         if let Some(owners) = owners {
             for key in pairs.iter().map(|pair| pair.0).chain(others).chain(-10..10) {

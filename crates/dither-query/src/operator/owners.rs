@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::prelude::{DataFrame, SessionContext};
-use dither_bounding::Owners;
+use dither_bounding::{Owners, Pairs};
 use futures::StreamExt;
 use futures::future::try_join_all;
 
@@ -103,7 +103,6 @@ impl Lookup {
         let parts = try_join_all(parts.collect::<Vec<_>>()).await.map_err(|error| exec_datafusion_err!("{error}"))?;
         let Some(parts) = parts.into_iter().collect::<Result<Option<Vec<Part>>>>()? else { return Ok(None) };
         let Some((mut all, rest)) = split(parts) else { return Ok(None) };
-        all.pairs.reserve_exact(rest.iter().map(|part| part.pairs.len()).sum());
         for part in rest {
             if !all.append(part)? {
                 return Ok(None);
@@ -126,7 +125,7 @@ fn split(mut parts: Vec<Part>) -> Option<(Part, Vec<Part>)> {
 
 /// The pairs of a part of the owners.
 struct Part {
-    pairs: Vec<(i64, u64)>,
+    pairs: Pairs,
     /// The numbers of units that are not integers.
     numbers: Option<Numbers>,
     reservation: MemoryReservation,
@@ -140,7 +139,7 @@ impl Part {
         reservation: MemoryReservation,
     ) -> Result<Option<Self>> {
         let numbers = (kind != DataType::Int64).then(|| Numbers::of_type(&kind)).transpose()?;
-        let mut part = Self { pairs: Vec::new(), numbers, reservation };
+        let mut part = Self { pairs: Pairs::default(), numbers, reservation };
         while let Some(batch) = rows.next().await {
             add(&batch?, &mut part.numbers, &mut part.pairs)?;
             if !part.fits() {
@@ -152,7 +151,7 @@ impl Part {
 
     /// Whether there is memory for what is read.
     fn fits(&self) -> bool {
-        let bytes = Owners::bytes(self.pairs.len()) + self.numbers.as_ref().map_or(0, Numbers::size);
+        let bytes = Owners::bytes(&self.pairs) + self.numbers.as_ref().map_or(0, Numbers::size);
         self.reservation.try_resize(bytes).is_ok()
     }
 
@@ -163,22 +162,17 @@ impl Part {
             numbers.number(&others.into_values()?, &mut renamed)?;
         }
         drop(other.reservation);
-        let rename = |unit: u64| renamed.get(unit as usize).map_or(unit, |unit| u64::from(*unit));
-        self.pairs.extend(other.pairs.iter().map(|(key, unit)| (*key, rename(*unit))));
+        self.pairs.append(other.pairs, |unit| renamed.get(unit as usize).map_or(unit, |unit| u64::from(*unit)));
         Ok(self.fits())
     }
 }
 
 /// Adds the pairs of a batch; units that are not integers by their number.
-fn add(batch: &RecordBatch, numbers: &mut Option<Numbers>, pairs: &mut Vec<(i64, u64)>) -> Result<()> {
+fn add(batch: &RecordBatch, numbers: &mut Option<Numbers>, pairs: &mut Pairs) -> Result<()> {
     let (units, keys) = (batch.column(0), batch.column(1).as_primitive::<Int64Type>());
     let mut numbered = Vec::new();
     if let Some(numbers) = numbers {
         numbers.number(std::slice::from_ref(units), &mut numbered)?;
-    }
-    if pairs.capacity() - pairs.len() < batch.num_rows() {
-        // By a quarter: twice of it would be half empty.
-        pairs.reserve_exact(batch.num_rows().max(pairs.len() / 4));
     }
     let present = (0..batch.num_rows()).filter(|row| units.is_valid(*row) && keys.is_valid(*row));
     match (numbers, units.as_primitive_opt::<Int64Type>()) {
