@@ -15,10 +15,11 @@ use crate::rows::{Layout, Mapping, Rows, Share};
 /// The buckets that did not fit memory.
 ///
 /// # Privacy
-/// The file has no name and no other process can open it; the space is free as soon as it is dropped or the process dies.
+/// The file has no name and no other process can open it; the space is free soon after it is dropped or the process dies.
 /// What stays on the disk says nothing without the key, which is in memory only.
 pub(crate) struct Spill {
-    file: Mutex<File>,
+    /// There until it is dropped.
+    file: Mutex<Option<File>>,
     layout: Arc<Layout>,
     key: Zeroizing<[u8; 32]>,
     end: u64,
@@ -47,7 +48,7 @@ impl Spill {
         key[..16].copy_from_slice(&secret.of(b"first half").to_be_bytes());
         key[16..].copy_from_slice(&secret.of(b"second half").to_be_bytes());
         let parts = (0..buckets).map(|_| Vec::new()).collect();
-        Ok(Self { file: Mutex::new(tempfile::tempfile()?), layout, key, end: 0, parts })
+        Ok(Self { file: Mutex::new(Some(tempfile::tempfile()?)), layout, key, end: 0, parts })
     }
 
     /// The number of rows of a bucket.
@@ -98,7 +99,7 @@ impl Spill {
 
     /// Writes bytes to the end of the file.
     fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        let file = self.file.get_mut().map_err(|_| poisoned())?;
+        let file = self.file.get_mut().ok().and_then(Option::as_mut).ok_or_else(poisoned)?;
         file.seek(SeekFrom::Start(self.end))?;
         parts.iter().try_for_each(|part| file.write_all(part))
     }
@@ -145,11 +146,21 @@ impl Spill {
     fn read_at(&self, start: u64, stream: u64, bytes: &mut [u8]) -> io::Result<()> {
         {
             let mut file = self.file.lock().map_err(|_| poisoned())?;
+            let file = file.as_mut().ok_or_else(poisoned)?;
             file.seek(SeekFrom::Start(start))?;
             file.read_exact(bytes)?;
         }
         self.stream(stream).encipher(bytes);
         Ok(())
+    }
+}
+
+impl Drop for Spill {
+    /// To free a hundred megabytes takes ten milliseconds, for which no answer waits.
+    fn drop(&mut self) {
+        let file = self.file.get_mut().ok().and_then(Option::take);
+        // Without a thread it is freed here.
+        let _ = std::thread::Builder::new().spawn(move || drop(file));
     }
 }
 
@@ -194,8 +205,9 @@ mod tests {
             spill.write(1, &mut rows.clone()).unwrap();
             assert_eq!((spill.len(0), spill.len(1)), (0, 2));
             let mut bytes = Vec::new();
-            spill.file.get_mut().unwrap().seek(SeekFrom::Start(0)).unwrap();
-            spill.file.get_mut().unwrap().read_to_end(&mut bytes).unwrap();
+            let file = spill.file.get_mut().unwrap().as_mut().unwrap();
+            file.seek(SeekFrom::Start(0)).unwrap();
+            file.read_to_end(&mut bytes).unwrap();
             assert!(!holds(&bytes));
             let (one, two) = bytes.split_at(bytes.len() / 2);
             written.extend([one.to_vec(), two.to_vec()]);
@@ -241,7 +253,7 @@ mod tests {
         let (layout, secret) = (Arc::new(Layout::new(None, [None])), KeyedHash::new("secret", "spill"));
         let mut spill = Spill::new(1, Arc::clone(&layout), &secret).unwrap();
         let unwritable = tempfile::NamedTempFile::new().unwrap();
-        spill.file = Mutex::new(File::open(unwritable.path()).unwrap());
+        spill.file = Mutex::new(Some(File::open(unwritable.path()).unwrap()));
         let mut rows = Rows::default();
         rows.push(&layout, 5, 6, [7].into_iter());
         let before = rows.written(&layout).to_vec();
