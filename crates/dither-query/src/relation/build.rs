@@ -183,14 +183,15 @@ fn per_unit(
     rows.project(inputs)?.aggregate(groups, aggregates)?.project(outputs)
 }
 
-/// What a measure is taken of: an integer on the lattice for sums, a value without NaN for extremes.
+/// What a measure is taken of: an integer on the lattice for sums, a value without NaN for extremes. Of two zeros that are
+/// equal the first to arrive would stay, and rows of others decide who is first: adding zero leaves one zero.
 fn input_of(measure: &UnitMeasure, kind: &DataType) -> Result<Option<Expr>> {
     Ok(Some(match measure {
         UnitMeasure::Rows => return Ok(None),
         UnitMeasure::Values(expr) => expr.clone(),
         UnitMeasure::Sum(expr, bounds) | UnitMeasure::Mean(expr, bounds) => on_lattice(expr, bounds)?,
         UnitMeasure::Least(expr) | UnitMeasure::Greatest(expr) if *kind == DataType::Float64 => {
-            when(isnan(expr.clone()), lit(ScalarValue::Float64(None))).otherwise(expr.clone())?
+            when(isnan(expr.clone()), lit(ScalarValue::Float64(None))).otherwise(expr.clone() + lit(0.0))?
         }
         UnitMeasure::Least(expr) | UnitMeasure::Greatest(expr) => wide(expr.clone(), kind),
     }))

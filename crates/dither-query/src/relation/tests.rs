@@ -6,28 +6,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
 use datafusion::catalog::streaming::StreamingTable;
+use datafusion::common::Column;
+use datafusion::datasource::MemTable;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_plan::streaming::PartitionStream;
 use datafusion::physical_plan::{ExecutionPlan, collect};
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use dither_core::Key;
 use dither_mechanisms::ExactTable;
 use dither_testing::{Random, setting};
 
-use super::Relation;
+use super::build::scan;
+use super::{Relation, UnitKey, UnitMeasure};
 use crate::bound::Bounding;
 use crate::differential::{shared_out, violates};
 use crate::engine::{Counting, Engine, EngineError, LocalEngine, exact, portable};
 use crate::error::Code;
 use crate::plan::{Measure, MechanismChoice, QueryPlan, price, shape};
 use crate::policy::Policy;
-use crate::source::Tables;
+use crate::source::{Table, Tables};
 
 type Number = Option<i64>;
 
@@ -703,4 +707,41 @@ async fn sq_18_a_row_that_is_a_unit_stays_one_row() {
         }
     }
     assert_eq!(caught, (true, false), "rows that are repeated are caught, the honest plan repeats none");
+}
+
+/// Two zeros are equal, so that an extreme would keep the one that comes first, and rows of others decide which one that is.
+#[tokio::test]
+async fn sq_23_the_order_of_rows_decides_the_sign_of_no_extreme() {
+    let field = |name: &str, kind: DataType| (name.to_owned(), kind);
+    let x = || Expr::Column(Column::from_name("x"));
+    let measures = vec![
+        (field("least", DataType::Float64), UnitMeasure::Least(x())),
+        (field("greatest", DataType::Float64), UnitMeasure::Greatest(x())),
+    ];
+    let rows = Relation::Table {
+        name: "t".into(),
+        unit: Some(UnitKey { column: field("u", DataType::Int64), period: None }),
+        columns: vec![field("x", DataType::Float64)],
+    };
+    let relation = Relation::PerUnit { input: Box::new(rows), keys: Vec::new(), measures, single: true };
+    let (mut signs, mut raw) = (BTreeSet::new(), BTreeSet::new());
+    for zeros in [[0.0, -0.0], [-0.0, 0.0]] {
+        let columns: Vec<(&str, ArrayRef)> =
+            vec![("u", Arc::new(Int64Array::from(vec![7, 7]))), ("x", Arc::new(Float64Array::from(zeros.to_vec())))];
+        let rows = batch(columns);
+        let table: Table = Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]]).unwrap());
+        let tables = Tables::from([("t".to_owned(), table)]);
+        let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+        let sign = async |plan: LogicalPlanBuilder, at: usize| {
+            let rows = DataFrame::new(context.state(), plan.build().unwrap()).collect().await.unwrap();
+            rows[0].column(at).as_primitive::<Float64Type>().value(0).is_sign_negative()
+        };
+        signs
+            .insert([sign(relation.build(&tables).unwrap(), 1).await, sign(relation.build(&tables).unwrap(), 2).await]);
+        let all = scan(&tables, "t").unwrap().aggregate([Expr::Column(Column::from_name("u"))], [min(x())]);
+        raw.insert(sign(all.unwrap(), 1).await);
+    }
+    assert_eq!(signs, BTreeSet::from([[false, false]]));
+    // The control: without care both signs come out.
+    assert_eq!(raw, BTreeSet::from([false, true]));
 }

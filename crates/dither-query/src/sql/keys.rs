@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::{Expr, Operator, lit};
 use datafusion::scalar::ScalarValue;
 use dither_core::Key;
 
@@ -15,9 +15,12 @@ use crate::policy::ColumnPolicy;
 
 /// The public values of a key expression, if it has them by declaration or by nature.
 pub(super) fn domain(expr: &Expr, kind: &DataType, columns: &HashMap<&str, &ColumnPolicy>) -> Domain {
-    // A number has 0.0 added, which changes none but -0.0.
+    // A number has 0.0 added, which changes none but -0.0. Any other sum has other values.
+    let zero = |expr: &Expr| *expr == lit(0.0);
     let expr = match expr {
-        Expr::BinaryExpr(sum) if kind.is_floating() && sum.op == Operator::Plus => sum.left.as_ref(),
+        Expr::BinaryExpr(sum) if kind.is_floating() && sum.op == Operator::Plus && zero(&sum.right) => {
+            sum.left.as_ref()
+        }
         expr => expr,
     };
     if let Expr::Column(column) = strip(expr)
@@ -122,6 +125,16 @@ pub(crate) fn key_of(value: &ScalarValue) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datafusion::logical_expr::col;
+
+    #[test]
+    fn only_a_zero_can_be_added_to_declared_keys() {
+        let policy: ColumnPolicy = toml::from_str("type = \"number\"\nkeys = [1, 2, 3]").unwrap();
+        let columns = HashMap::from([("x", &policy)]);
+        let of = |expr: Expr| domain(&expr, &DataType::Float64, &columns);
+        assert!(matches!(of(col("x") + lit(0.0)), Domain::Public(keys) if keys.len() == 3));
+        assert_eq!(of(col("x") + lit(1.0)), Domain::Private);
+    }
 
     #[test]
     fn keys_survive_the_way_to_the_engine_and_back() {

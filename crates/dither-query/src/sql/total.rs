@@ -151,7 +151,9 @@ fn total_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr, Refusal> 
         }
         Operator::Divide | Operator::Modulo => {
             let (left, right) = numbers(left, right)?;
-            let divisor = nullif(right, lit(0.0));
+            // -0.0 is another number to NULLIF, unless zero is added to it.
+            let constant = literal_number(&right).is_some_and(|number| number != 0.0);
+            let divisor = nullif(if constant { right } else { right + lit(0.0) }, lit(0.0));
             let quotient = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(divisor)));
             // SQL divides integers towards zero.
             if integers && op == Operator::Divide { trunc(vec![quotient]) } else { quotient }
@@ -358,5 +360,31 @@ pub(super) fn literal_number(expr: &Expr) -> Option<f64> {
             Some(literal_number(left)? - literal_number(right)?)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch};
+    use datafusion::logical_expr::col;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[test]
+    fn sq_09_nothing_is_divided_by_a_zero_of_either_sign() {
+        let column: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, -2.0]));
+        let rows = RecordBatch::try_from_iter([("x", column)]).unwrap();
+        let schema = DFSchema::try_from(rows.schema()).unwrap();
+        let quotients = |expr: Expr| {
+            let physical = SessionContext::new().create_physical_expr(expr, &schema).unwrap();
+            physical.evaluate(&rows).unwrap().into_array(3).unwrap()
+        };
+        let expected: ArrayRef = Arc::new(Float64Array::from(vec![None, None, Some(-0.5)]));
+        assert_eq!(&quotients(total(lit(1.0) / col("x"), &schema).unwrap()), &expected);
+        // The control: a quotient that only looks for the other zero.
+        assert_ne!(&quotients(lit(1.0) / nullif(col("x"), lit(0.0))), &expected);
     }
 }
