@@ -48,31 +48,28 @@ impl Store {
             (true, _) => {}
         }
         let options = options(path)?;
-        // One connection by hand first: a pool would retry a broken file until its timeout.
-        let mut connection = AnyConnection::connect_with(&options).await?;
-        let id = check(&mut connection, path).await.map_err(|error| match error {
-            LedgerError::Malformed(source) if is_no_database(&source) => {
-                LedgerError::NotALedger { path: path.to_owned() }
+        let (writer, reader) = (pool(1, "", &options), pool(3, "PRAGMA query_only = ON;", &options));
+        // The connection that is checked is the one that will write.
+        let checked = async { check(&mut *writer.acquire().await?, path).await };
+        match checked.await {
+            Ok(id) => Ok(Self { id, clock: now, turn: Arc::default(), writer, reader, poisoned: Arc::default() }),
+            Err(error) => {
+                writer.close().await;
+                Err(match error {
+                    LedgerError::Malformed(source) if is_no_database(&source) => {
+                        LedgerError::NotALedger { path: path.to_owned() }
+                    }
+                    error => error,
+                })
             }
-            error => error,
-        });
-        let closed = connection.close().await;
-        let id = id?;
-        closed?;
-        Ok(Self {
-            id,
-            clock: now,
-            turn: Arc::default(),
-            writer: pool(1, schema::CONNECTION, &options),
-            reader: pool(3, "PRAGMA query_only = ON;", &options),
-            poisoned: Arc::default(),
-        })
+        }
     }
 
     /// Closes all connections, which moves the log into the file if no other handle is open.
     pub(crate) async fn close(&self) {
-        self.writer.close().await;
+        // The last one moves the log, and has synced the folder that the log lies in if it wrote to it.
         self.reader.close().await;
+        self.writer.close().await;
     }
 
     /// Runs an operation unless the handle has stopped, and stops it if the state of the disk becomes unknown.

@@ -42,6 +42,7 @@ impl Postgres {
             eprintln!("skipped: no PostgreSQL server is installed (apt-get install postgresql)");
             return None;
         };
+        // The account of the server must own the folder: the crate `tempfile` would make it ours.
         let folder = done(command(Path::new("mktemp")).args(["-d", "-t", "dither-postgres-XXXXXX"]).output());
         let server = Self { programs, folder: folder.trim().to_owned(), port: free_port() };
         server.call("initdb", |command| {

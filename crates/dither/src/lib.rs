@@ -41,8 +41,8 @@ pub use dither_report::table::render as table;
 pub use error::Error;
 pub use profile::{ColumnProfile, Profile, ProfileSpec};
 pub use questions::{Defaults, FilePreview, FileQuestion, PlannedQuestion, read_questions};
-pub use report::{Published, Question, ReportPlan, ReportPreview, ReportSpec};
-pub use session::{Amounts, Answered, Preview, Session};
+pub use report::{PricedReport, Published, Question, ReportPreview, ReportSpec};
+pub use session::{Amounts, Answered, Preview, Priced, Session};
 
 /// What computed an answer, for the certificate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -9,15 +9,14 @@ mod questions;
 
 use dither_accounting::Cost;
 use dither_core::{Answer, Budget, Cell, Estimate, Key, Receipt};
-use dither_ledger::Ledger;
 use dither_query::plan::{QueryPlan, shape};
-use dither_query::policy::{ColumnType, Released, day, fragment};
+use dither_query::policy::{self, ColumnType, day, fragment};
 use dither_query::release::answer;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::report::{ReportPreview, compose};
-use crate::session::{Amounts, Asked, Session};
+use crate::session::{Amounts, Asked, Released, Session, Settled};
 
 use questions::{Asks, Part};
 
@@ -135,14 +134,10 @@ impl Session {
     /// follows from released values.
     pub async fn profile(&self, spec: &ProfileSpec) -> Result<Profile, Error> {
         let ProfilePlan { parts, plans, cost } = self.plan_profile(spec).await?;
-        let tables = self.open_tables(&plans).await?;
-        let ledger = Ledger::open(&self.ledger_path).await?;
         let label = format!("profile: {}", spec.table);
-        let asked = Asked { plans: &plans, tables, delta: spec.budget.delta, key: None, label };
-        let released = self.release(&ledger, asked).await;
-        let remaining = self.remaining(&ledger).await;
-        ledger.close().await;
-        let crate::session::Released { release, charged: first_charged, answered: first_answered } = released?;
+        let asked = Asked { plans: &plans, delta: spec.budget.delta, key: None, label };
+        let Settled { released, remaining, .. } = self.settle(asked).await?;
+        let Released { release, charged: first_charged, answered: first_answered } = released;
         let nothing = Estimate { value: None, low: None, high: None };
         let mut profile = Profile {
             table: spec.table.clone(),
@@ -151,7 +146,7 @@ impl Session {
             columns: Vec::new(),
             suggestion: String::new(),
             charged: Amounts::from(&cost),
-            remaining: remaining?,
+            remaining,
             receipt: release.receipt().clone(),
             first_answered,
             first_charged,
@@ -215,7 +210,7 @@ impl Session {
             .map(|column| Some(column.top.as_ref()?.iter().map(|(key, _)| key.clone()).collect()))
             .collect();
         let released = profile.columns.iter().zip(ends).zip(&keys).filter_map(|((column, ends), keys)| {
-            Some(Released {
+            Some(policy::Released {
                 name: &column.name,
                 policy: table.columns.get(&column.name)?,
                 ends: *ends,

@@ -225,15 +225,15 @@ impl Session {
         let (mut planned, mut plans) = (Vec::<PlannedQuestion>::new(), Vec::<QueryPlan>::new());
         let mut requests: Vec<(RequestId, Cost)> = Vec::new();
         for (index, question) in questions.iter().enumerate() {
-            let one = self.plan_one(question).await.map_err(|error| error.in_file(index + 1, question.line));
-            let (plan, cost, plan_in_words) = one?;
+            let one = async { self.priced(&question.request, question.target).await?.explained().await };
+            let (plan, cost, explanation) = one.await.map_err(|error| error.in_file(index + 1, question.line))?;
             let id = self.request_id(std::slice::from_ref(&plan), plan.delta);
             let same_as = requests.iter().position(|(other, _)| *other == id).map(|index| index + 1);
             requests.push((id, cost));
             planned.push(PlannedQuestion {
                 title: question.title.clone(),
                 sql: question.request.sql.clone(),
-                plan: plan_in_words,
+                plan: explanation,
                 same_as,
                 charged_before: false,
                 answered_before: false,
@@ -252,17 +252,6 @@ impl Session {
         }
         let (apart, together) = (Amounts::sum(&costs), Amounts::from(&together));
         Ok(FilePreview { questions: planned, apart, together, remaining, remaining_after })
-    }
-
-    /// The plan of one question, its price and its explanation.
-    async fn plan_one(&self, question: &FileQuestion) -> Result<(QueryPlan, Cost, Explanation), Error> {
-        let FileQuestion { request, target, .. } = question;
-        let refused = |refusal| Error::refused(refusal, &request.sql);
-        let plan = self.plan_of(request, *target).await?;
-        self.rehearse(&plan, &request.sql).await?;
-        let cost = plan.cost().map_err(refused)?;
-        let explanation = plan.explain(self.reference_delta()).map_err(refused)?;
-        Ok((plan, cost, explanation))
     }
 }
 

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use dither_accounting::Cost;
 use dither_core::{Answer, Delta, Mechanism, PrivacyEvent};
-use dither_ledger::Ledger;
 use dither_mechanisms::{KeyRule, PlanMechanism};
 use dither_query::Refusal;
 use dither_query::error::Code;
@@ -22,7 +21,7 @@ use dither_report::{
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::session::{Ahead, Amounts, Asked, Known, Released, Session};
+use crate::session::{Ahead, Amounts, Asked, Known, Released, Session, Settled};
 
 use allot::allot;
 pub(crate) use allot::compose;
@@ -47,13 +46,13 @@ pub struct Published {
     pub first_charged: Option<i64>,
 }
 
-/// The plan of a report.
-#[derive(Debug, Clone)]
-pub struct ReportPlan {
-    /// The questions, priced.
-    pub plans: Vec<QueryPlan>,
-    /// The price of all together.
-    pub cost: Cost,
+/// A report whose questions have their shares and prices: nothing is charged, no row is read.
+///
+/// It belongs to the session whose policy it was priced against: under another one it could cost too little.
+pub struct PricedReport<'a> {
+    session: &'a Session,
+    spec: &'a ReportSpec,
+    plans: Vec<QueryPlan>,
 }
 
 /// A plan of a report in words and numbers.
@@ -76,41 +75,14 @@ pub struct ReportPreview {
 }
 
 impl Session {
-    /// Plans a report: every question gets its share of the budget, and all are priced as one event.
+    /// Prices a report: every question gets its share of the budget, none of which is too large or looks for bounds in vain.
     ///
     /// # Errors
-    /// A question that is refused, a step that cannot be done, a budget that cannot reach the target errors.
+    /// A question that is refused, a budget that cannot reach the target errors.
     ///
     /// # Privacy
     /// Charges nothing, reads no row.
-    pub async fn plan_report(&self, spec: &ReportSpec) -> Result<ReportPlan, Error> {
-        let plans = self.priced(spec).await?;
-        for (question, plan) in spec.questions.iter().zip(&plans) {
-            self.rehearse(plan, &question.sql).await?;
-        }
-        check_steps(spec, &plans).await?;
-        let cost = compose(&plans, spec.budget.delta).map_err(|refusal| Error::refused(refusal, ""))?;
-        Ok(ReportPlan { plans, cost })
-    }
-
-    /// What should be known before a report is charged, each with the title of its question. It follows from the report and the
-    /// policy alone.
-    ///
-    /// # Errors
-    /// A question that is refused.
-    ///
-    /// # Privacy
-    /// Charges nothing, reads no row.
-    pub async fn report_warnings(&self, spec: &ReportSpec) -> Result<Vec<(String, String)>, Error> {
-        let plans = self.priced(spec).await?;
-        let each = spec.questions.iter().zip(&plans);
-        let titled = each
-            .flat_map(|(question, plan)| plan.warnings().into_iter().map(|warning| (question.title.clone(), warning)));
-        Ok(titled.collect())
-    }
-
-    /// The questions with their shares, none of which is too large or looks for bounds in vain.
-    async fn priced(&self, spec: &ReportSpec) -> Result<Vec<QueryPlan>, Error> {
+    pub async fn priced_report<'a>(&'a self, spec: &'a ReportSpec) -> Result<PricedReport<'a>, Error> {
         let mut shapes = Vec::new();
         for question in &spec.questions {
             let refused = |refusal| Error::refused(refusal, &question.sql);
@@ -128,7 +100,18 @@ impl Session {
         for (question, plan) in spec.questions.iter().zip(&plans) {
             plan.check_found().map_err(|refusal| Error::refused(refusal, &question.sql))?;
         }
-        Ok(plans)
+        Ok(PricedReport { session: self, spec, plans })
+    }
+
+    /// Charges a report as one event, answers its questions, and makes the document and the certificate.
+    ///
+    /// # Errors
+    /// As [`Session::priced_report`] and [`PricedReport::publish`].
+    ///
+    /// # Privacy
+    /// As [`PricedReport::publish`].
+    pub async fn report(&self, spec: &ReportSpec, generated: &str) -> Result<Published, Error> {
+        self.priced_report(spec).await?.publish(generated).await
     }
 
     /// No question of a report may use more than the policy allows one question.
@@ -148,24 +131,6 @@ impl Session {
         Ok(())
     }
 
-    /// [`Session::plan_report`] in words and numbers.
-    ///
-    /// # Errors
-    /// As [`Session::plan_report`].
-    pub async fn preview_report(&self, spec: &ReportSpec) -> Result<ReportPreview, Error> {
-        let ReportPlan { plans, cost } = self.plan_report(spec).await?;
-        let questions = spec
-            .questions
-            .iter()
-            .zip(&plans)
-            .map(|(question, plan)| {
-                let explanation = plan.explain(spec.budget.delta).map_err(|r| Error::refused(r, &question.sql))?;
-                Ok((question.title.clone(), explanation))
-            })
-            .collect::<Result<_, Error>>()?;
-        self.previewed(questions, &plans, &cost, spec.budget.delta).await
-    }
-
     /// The explained questions of one charge with what it finds in the ledger.
     pub(crate) async fn previewed(
         &self,
@@ -180,25 +145,58 @@ impl Session {
         let (protected, charged) = (self.protected(delta, plans), Amounts::from(cost));
         Ok(ReportPreview { questions, protected, charged, remaining, remaining_after, charged_before, answered_before })
     }
+}
 
-    /// Charges a report as one event, answers its questions, and makes the document and the certificate.
+impl PricedReport<'_> {
+    /// What should be known before the report is charged, each with the title of its question. It follows from the report and
+    /// the policy alone.
+    pub fn warnings(&self) -> impl Iterator<Item = (&str, String)> {
+        let each = self.spec.questions.iter().zip(&self.plans);
+        each.flat_map(|(question, plan)| plan.warnings().into_iter().map(|warning| (question.title.as_str(), warning)))
+    }
+
+    /// Checks whatever could fail later on made-up rows, and gives the price of all questions together.
+    async fn rehearsed(&self) -> Result<Cost, Error> {
+        let Self { session, spec, plans } = self;
+        for (question, plan) in spec.questions.iter().zip(plans) {
+            session.rehearse(plan, &question.sql).await?;
+        }
+        check_steps(spec, plans).await?;
+        compose(plans, spec.budget.delta).map_err(|refusal| Error::refused(refusal, ""))
+    }
+
+    /// The report in words and numbers, before it is charged.
     ///
     /// # Errors
-    /// As [`Session::query`].
+    /// A question that fails on made-up rows, a step that cannot be done.
+    ///
+    /// # Privacy
+    /// Charges nothing, reads no row.
+    pub async fn preview(&self) -> Result<ReportPreview, Error> {
+        let cost = self.rehearsed().await?;
+        let Self { session, spec, plans } = self;
+        let explained = spec.questions.iter().zip(plans).map(|(question, plan)| {
+            let explanation = plan.explain(spec.budget.delta).map_err(|r| Error::refused(r, &question.sql))?;
+            Ok((question.title.clone(), explanation))
+        });
+        session.previewed(explained.collect::<Result<_, Error>>()?, plans, &cost, spec.budget.delta).await
+    }
+
+    /// Charges the report as one event, answers its questions, and makes the document and the certificate.
+    ///
+    /// # Errors
+    /// As [`PricedReport::preview`], and as [`Session::query`].
     ///
     /// # Privacy
     /// The composition of all questions, priced together; all parameters are fixed before anything is drawn.
-    pub async fn report(&self, spec: &ReportSpec, generated: &str) -> Result<Published, Error> {
-        let ReportPlan { plans, cost } = self.plan_report(spec).await?;
-        let tables = self.open_tables(&plans).await?;
-        let ledger = Ledger::open(&self.ledger_path).await?;
+    pub async fn publish(self, generated: &str) -> Result<Published, Error> {
+        let cost = self.rehearsed().await?;
+        let Self { session, spec, plans } = self;
         let label = format!("report: {}", spec.title);
-        let asked = Asked { plans: &plans, tables, delta: spec.budget.delta, key: None, label };
-        let released = self.release(&ledger, asked).await;
-        let (remaining, head) = (self.remaining(&ledger).await, ledger.head().await);
-        ledger.close().await;
-        let Released { release, charged: first_charged, answered: first_published } = released?;
-        let (charged, remaining, head) = (Amounts::from(&cost), remaining?, head?);
+        let asked = Asked { plans: &plans, delta: spec.budget.delta, key: None, label };
+        let Settled { released, remaining, head } = session.settle(asked).await?;
+        let Released { release, charged: first_charged, answered: first_published } = released;
+        let charged = Amounts::from(&cost);
         let mut raw: BTreeMap<String, Answer> = BTreeMap::new();
         for ((question, plan), noisy) in spec.questions.iter().zip(&plans).zip(release.value()) {
             let answer = answer(plan, noisy).await.map_err(|refusal| Error::refused(refusal, &question.sql))?;
@@ -230,14 +228,14 @@ impl Session {
                 plot: question.plot.clone(),
             });
         }
-        let privacy = self.privacy_statement(spec, &plans);
-        let total = Loss::from(self.policy().budget.limit());
+        let privacy = session.privacy_statement(spec, &plans);
+        let total = Loss::from(session.policy().budget.limit());
         let loss = |amounts: Amounts| Loss { epsilon: amounts.epsilon, delta: amounts.delta };
         let receipt = release.receipt().clone();
         let document = Document {
             title: spec.title.clone(),
             language: spec.language,
-            dataset: self.policy().dataset.clone(),
+            dataset: session.policy().dataset.clone(),
             summary: spec.summary.clone(),
             privacy: privacy.clone(),
             budget: BudgetLine { total, charged: loss(charged), remaining: loss(remaining) },
@@ -255,16 +253,16 @@ impl Session {
         let certificate = Certificate {
             title: spec.title.clone(),
             language: spec.language,
-            dataset: self.policy().dataset.clone(),
+            dataset: session.policy().dataset.clone(),
             privacy,
-            bounds: self.table_bounds(&plans),
+            bounds: session.table_bounds(&plans),
             events: events.collect(),
             guarantees: guarantees(&plans, &cost, spec.budget.delta),
             total,
             charged: loss(charged),
             head,
             receipt,
-            policy: self.policy().fingerprint(),
+            policy: session.policy().fingerprint(),
             charged_on: first_charged.or(first_published).and_then(day_of).unwrap_or_else(|| day_in(generated)),
             versions: vec![Version { name: "dither".into(), version: crate::VERSION.into() }],
             generated: generated.to_owned(),

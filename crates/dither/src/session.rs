@@ -3,17 +3,18 @@
 mod ahead;
 mod amounts;
 mod limits;
+mod priced;
 mod release;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dither_core::{Answer, Between, Delta, RankError, Receipt};
+use dither_core::{Answer, Between, RankError, Receipt};
 use dither_ledger::{Ledger, LedgerError, ScopePath};
 use dither_query::engine::{Engine, LocalEngine};
-use dither_query::explain::{Explanation, TargetError, solve};
-use dither_query::plan::{QueryPlan, Request, plan, shape};
+use dither_query::explain::{Explanation, TargetError};
+use dither_query::plan::Request;
 use dither_query::policy::Policy;
 use dither_query::source::{Progress, files_of, relation_of};
 use serde::Serialize;
@@ -22,7 +23,8 @@ use crate::error::Error;
 
 pub(crate) use ahead::{Ahead, Known};
 pub use amounts::Amounts;
-pub(crate) use release::{Asked, Released};
+pub use priced::Priced;
+pub(crate) use release::{Asked, Released, Settled};
 
 /// A plan before anything is spent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,7 +69,7 @@ pub struct Answered {
 /// One policy with its ledger.
 pub struct Session {
     pub(crate) policy: Policy,
-    pub(crate) ledger_path: PathBuf,
+    ledger_path: PathBuf,
     scope: ScopePath,
     engine: Box<dyn Engine>,
     timeout: Option<Duration>,
@@ -167,44 +169,12 @@ impl Session {
     /// # Privacy
     /// Charges nothing, reads no row.
     pub async fn plan(&self, request: &Request, target: Option<TargetError>) -> Result<Preview, Error> {
-        let plan = self.plan_of(request, target).await?;
-        self.rehearse(&plan, &request.sql).await?;
-        let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
-        let explanation = plan.explain(self.reference_delta()).map_err(|r| Error::refused(r, &request.sql))?;
+        let (plan, cost, explanation) = self.priced(request, target).await?.explained().await?;
         let id = self.request_id(std::slice::from_ref(&plan), plan.delta);
         let Ahead { remaining, remaining_after, known, .. } = self.ahead(&[(id, cost)]).await?;
         let Known { charged: charged_before, answered: answered_before } = known.first().copied().unwrap_or_default();
         let sql = request.sql.clone();
         Ok(Preview { sql, plan: explanation, remaining, remaining_after, charged_before, answered_before })
-    }
-
-    /// What should be known before a question is charged. It follows from the question and the policy alone.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for a question that is not answered.
-    ///
-    /// # Privacy
-    /// Charges nothing, reads no row.
-    pub async fn warnings(&self, request: &Request, target: Option<TargetError>) -> Result<Vec<String>, Error> {
-        Ok(self.plan_of(request, target).await?.warnings())
-    }
-
-    /// The δ at which a plan that uses none is shown under the other accountants.
-    pub(crate) fn reference_delta(&self) -> Delta {
-        self.policy.budget.delta_per_query.unwrap_or(self.policy.budget.delta)
-    }
-
-    pub(crate) async fn plan_of(&self, request: &Request, target: Option<TargetError>) -> Result<QueryPlan, Error> {
-        let refused = |refusal| Error::refused(refusal, &request.sql);
-        let Some(target) = target else {
-            return plan(request, &self.policy).await.map_err(refused);
-        };
-        let (shape, options) = shape(&request.sql, &self.policy).await.map_err(refused)?;
-        let shape = if request.sampling { shape.with_sampling().map_err(refused)? } else { shape };
-        let budget = &self.policy.budget;
-        let delta = options.delta.or(request.delta).or(budget.delta_per_query).unwrap_or(Delta::ZERO);
-        let cap = budget.max_epsilon_per_query.unwrap_or(budget.epsilon);
-        solve(&shape, target, delta, request.mechanism, cap).map_err(refused)
     }
 
     /// Charges a question and answers it. The identical request gets the identical answer again, for free.
@@ -217,43 +187,6 @@ impl Session {
     /// The event of the plan, for the neighbours and the unit of the policy. Fully adaptive: the ledger's filter
     /// holds however questions depend on earlier answers.
     pub async fn query(&self, request: &Request) -> Result<Answered, Error> {
-        self.query_with(request, None, None).await
-    }
-
-    /// [`Session::query`] with a target error instead of an ε, or under an idempotency key.
-    ///
-    /// # Errors
-    /// As [`Session::query`]; a key that names another request is refused.
-    pub async fn query_with(
-        &self,
-        request: &Request,
-        target: Option<TargetError>,
-        key: Option<String>,
-    ) -> Result<Answered, Error> {
-        let plan = self.plan_of(request, target).await?;
-        let cost = plan.cost().map_err(|refusal| Error::refused(refusal, &request.sql))?;
-        self.rehearse(&plan, &request.sql).await?;
-        let delta = plan.delta;
-        let plans = [plan];
-        let tables = self.open_tables(&plans).await?;
-        let ledger = Ledger::open(&self.ledger_path).await?;
-        let asked = Asked { plans: &plans, tables, delta, key, label: request.sql.clone() };
-        let released = self.release(&ledger, asked).await;
-        let remaining = self.remaining(&ledger).await;
-        ledger.close().await;
-        let Released { release, charged: first_charged, answered: first_answered } = released?;
-        let [plan] = &plans;
-        let noisy = release.value().first().ok_or(dither_core::GateError::Failed)?;
-        let answer = dither_query::release::answer(plan, noisy).await.map_err(|r| Error::refused(r, &request.sql))?;
-        let bounds = dither_query::release::found_bounds(plan, noisy);
-        let ranks = plan.ranks_off();
-        let receipt = release.receipt().clone();
-        let (charged, remaining, repeated) = (Amounts::from(&cost), remaining?, first_answered.is_some());
-        Ok(Answered { answer, bounds, ranks, charged, remaining, receipt, repeated, first_answered, first_charged })
-    }
-
-    /// What is left in the scope of the session.
-    pub(crate) async fn remaining(&self, ledger: &Ledger) -> Result<Amounts, Error> {
-        Ok(ledger.remaining(&self.scope).await?.into())
+        self.priced(request, None).await?.ask(None).await
     }
 }

@@ -132,5 +132,5 @@ async fn amend(session: &Session, ledger: &Ledger, command: &Amend) -> anyhow::R
         ledger.amend(&limit, &command.stewards).await.map_err(dither::Error::from)?;
         let _ = writeln!(text, "{} now has ε {}, δ {}", limit.path, limit.budget.epsilon, limit.budget.delta);
     }
-    Ok(text)
+    Ok(if text.is_empty() { "nothing to amend: the ledger has the limits of the policy\n".into() } else { text })
 }

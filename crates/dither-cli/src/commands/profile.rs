@@ -45,13 +45,11 @@ fn planned(preview: &ReportPreview, rows: Option<u64>) -> String {
         errors.dedup();
         // Of several quantiles the one that is hardest to choose.
         let ranks = explanation.outputs.iter().filter_map(|output| output.rank_error).reduce(f64::max);
-        errors.extend(ranks.map(|off| {
-            let little = rows.is_some_and(|rows| off > rows as f64 / 4.0);
-            let words =
-                if little { ", too many to tell range and quartiles: use a larger ε or fewer --columns" } else { "" };
-            format!("± {} rows of rank{words}", plan::number(off.ceil()))
-        }));
-        let _ = writeln!(text, "  expected  {} in 95 of 100 cases", errors.join(", "));
+        errors.extend(ranks.map(|off| format!("± {} rows of rank", plan::number(off.ceil()))));
+        let little = ranks.zip(rows).is_some_and(|(off, rows)| off > rows as f64 / 4.0);
+        let words =
+            if little { ": too many to tell range and quartiles; use a larger ε or fewer --columns" } else { "" };
+        let _ = writeln!(text, "  expected  {} in 95 of 100 cases{words}", errors.join(", "));
         if explanation.keys != "no groups" {
             let _ = writeln!(text, "  groups    {}", explanation.keys);
         }

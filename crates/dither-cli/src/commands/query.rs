@@ -17,11 +17,11 @@ pub async fn run(command: &Query) -> anyhow::Result<()> {
     let kept = [session.files(), vec![command.ask.terms.policy.clone()]].concat();
     output::check(command.out.as_deref(), &kept)?;
     let request = command.ask.terms.request(&command.ask.sql);
-    for warning in session.warnings(&request, command.ask.terms.target_error).await? {
+    let priced = session.priced(&request, command.ask.terms.target_error).await?;
+    for warning in priced.warnings() {
         output::tell(&format!("warning: {}", dither_report::visible(&warning)));
     }
-    let work = session.query_with(&request, command.ask.terms.target_error, command.key.clone());
-    let answered = progress::shown(session.progress(), work).await?;
+    let answered = progress::shown(session.progress(), priced.ask(command.key.clone())).await?;
     let out = command.out.as_deref();
     match format {
         Format::Table => {

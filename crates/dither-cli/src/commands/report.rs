@@ -23,7 +23,7 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
     let spec = ReportSpec::load(&command.file)?;
     let session = placed(session(&spec.policy, spec.scope.as_deref())?, &command.place)?;
     if command.plan {
-        let preview = session.preview_report(&spec).await?;
+        let preview = session.priced_report(&spec).await?.preview().await?;
         let mut text = String::new();
         for (title, explanation) in &preview.questions {
             text += &format!("# {title}\n{}\n", plan::explain(explanation));
@@ -39,11 +39,12 @@ pub async fn run(command: &Report) -> anyhow::Result<()> {
     for name in PAGES.into_iter().map(String::from).chain(tables) {
         output::check(Some(&out.join(name)), &kept)?;
     }
-    for (title, warning) in session.report_warnings(&spec).await? {
-        output::tell(&format!("warning: {}: {}", visible(&title), visible(&warning)));
+    let priced = session.priced_report(&spec).await?;
+    for (title, warning) in priced.warnings() {
+        output::tell(&format!("warning: {}: {}", visible(title), visible(&warning)));
     }
     let generated = chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string();
-    let published = progress::shown(session.progress(), session.report(&spec, &generated)).await?;
+    let published = progress::shown(session.progress(), priced.publish(&generated)).await?;
     write(out, &published)?;
     let mut text = String::new();
     for section in &published.document.sections {

@@ -69,7 +69,9 @@ fn bg_20_a_higher_budget_needs_two_stewards() {
     assert!(!refused.status.success() && stderr(&refused).contains("amend"), "{}", stderr(&refused));
     let amend = ["ledger", "amend", "-p", "policy.toml", "--steward", "Ada"];
     assert!(!clinic.run(&amend).status.success());
-    assert!(clinic.run(&[&amend[..], &["--steward", "Grace"]].concat()).status.success());
+    let both = [&amend[..], &["--steward", "Grace"]].concat();
+    assert!(stdout(&clinic.run(&both)).contains("clinic now has ε 2"));
+    assert!(stdout(&clinic.run(&both)).contains("nothing to amend"));
     assert!(clinic.query("SELECT COUNT(*) AS b FROM visits", &["-e", "0.5"]).status.success());
 }
 

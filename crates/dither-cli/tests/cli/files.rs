@@ -15,6 +15,12 @@ fn init_reads_a_header_and_no_row() {
     clinic.write("starter.toml", &starter);
     let output = clinic.run(&["plan", "-p", "starter.toml", "SELECT COUNT(*) FROM visits", "-e", "0.1"]);
     assert!(!output.status.success() && stderr(&output).contains("hint"), "{}", stderr(&output));
+    // A policy finds its table from where it lies.
+    fs::create_dir(clinic.path("sub")).unwrap();
+    assert!(clinic.run(&["init", "visits.csv", "--out", "sub/starter.toml"]).status.success());
+    let starter = fs::read_to_string(clinic.path("sub/starter.toml")).unwrap();
+    let source = starter.lines().find_map(|line| line.strip_prefix("source = ")).unwrap();
+    assert!(clinic.path("sub").join(source.trim_matches('"')).exists(), "{source}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `dither report`.
 
 use std::fs;
+use std::process::Output;
 
 use crate::{Clinic, POLICY, stderr, stdout};
 
@@ -232,4 +233,28 @@ fn a_certificate_says_for_what_was_paid() {
     }
     assert!(clinic.run(&["report", "report.toml"]).status.success());
     assert_eq!(json()["charged_on"], day.as_str(), "the day of the first charge");
+}
+
+/// The warnings of all questions come once, by their titles, before anything is charged, and whatever the ledger says then.
+#[test]
+fn a_report_is_warned_of_before_the_charge() {
+    let clinic = Clinic::with("");
+    let question = |id: &str, ward: &str| {
+        let sql = format!("SELECT COUNT(*) AS n FROM visits WHERE ward = '{ward}'");
+        format!("[[question]]\nid = {id:?}\ntitle = \"{id}!\"\nsql = \"{sql}\"\n")
+    };
+    let head = "policy = \"policy.toml\"\ntitle = \"t\"\nbudget = { epsilon = 0.6, delta = 0 }\n";
+    clinic.write("report.toml", &[head, &question("a", "absend"), &question("b", "A"), &question("c", "C")].concat());
+    let warnings = |output: &Output| {
+        let told = stderr(output);
+        let lines = told.lines().filter_map(|line| line.strip_prefix("warning: "));
+        lines.map(|line| line.split(" is ").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let published = clinic.run(&["report", "report.toml"]);
+    assert!(published.status.success(), "{}", stderr(&published));
+    assert_eq!(warnings(&published), ["a!: `ward`", "c!: `ward`"]);
+    clinic.write("report.toml", &(head.replace("0.6", "0.5") + &question("a", "absend")));
+    let refused = clinic.run(&["report", "report.toml"]);
+    assert!(!refused.status.success() && stderr(&refused).contains("error[budget"), "{}", stderr(&refused));
+    assert_eq!(warnings(&refused), ["a!: `ward`"]);
 }

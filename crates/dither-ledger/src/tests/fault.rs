@@ -38,6 +38,8 @@ pub(super) async fn process(folder: &Path, boasting: bool) {
             }
         }
     }
+    // What closing syncs is counted as well, so that it must not race with the end of the process.
+    ledger.close().await;
     note(folder, "done");
 }
 
@@ -182,6 +184,23 @@ async fn sv_13_only_the_owner_can_read_the_files() {
     // The control: a file without the mode would be readable by others.
     std::fs::write(folder.0.join("plain"), "").unwrap();
     assert_ne!(std::fs::metadata(folder.0.join("plain")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// Whoever closes a file last takes its log away, so that a log tells of a connection.
+#[tokio::test]
+async fn the_connection_that_was_checked_stays_open() {
+    let folder = Folder::new();
+    let log = folder.0.join("ledger.db-wal");
+    with_budget(&folder.ledger(), "1").await.close().await;
+    assert!(!log.exists());
+    let ledger = Ledger::open_existing(folder.ledger()).await.unwrap();
+    assert!(log.exists());
+    ledger.close().await;
+    assert!(!log.exists());
+    // A file that is refused is let go.
+    super::tamper::edit(&folder.ledger(), "DROP TRIGGER entries_fixed; UPDATE entries SET hash = 'x'").await;
+    assert!(Ledger::open_existing(folder.ledger()).await.is_err());
+    assert!(!log.exists());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use dither_core::{Delta, Measurement, Mechanism, Release, RequestId, Sensitive};
+use dither_core::{Delta, Measurement, Mechanism, Receipt, Release, RequestId, Sensitive};
 use dither_ledger::{ChargeRequest, Ledger, Outcome};
 use dither_mechanisms::{NoisyTable, PlanMechanism};
 use dither_noise::{NoiseSource, Secret};
@@ -13,7 +13,7 @@ use dither_query::plan::QueryPlan;
 use dither_query::source::Tables;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::Session;
+use super::{Amounts, Session};
 use crate::error::Error;
 
 /// How many questions of one charge look at the data at the same time.
@@ -22,8 +22,6 @@ const AT_ONCE: usize = 4;
 /// What is to be charged and answered together.
 pub(crate) struct Asked<'a> {
     pub(crate) plans: &'a [QueryPlan],
-    /// One for each plan.
-    pub(crate) tables: Vec<Tables>,
     pub(crate) delta: Delta,
     pub(crate) key: Option<String>,
     pub(crate) label: String,
@@ -36,6 +34,15 @@ pub(crate) struct Released {
     pub(crate) charged: Option<i64>,
     /// When it was answered, if that was before.
     pub(crate) answered: Option<i64>,
+}
+
+/// Released numbers, with what the ledger says afterwards.
+pub(crate) struct Settled {
+    pub(crate) released: Released,
+    /// What is left in the scope of the session.
+    pub(crate) remaining: Amounts,
+    /// The last entry.
+    pub(crate) head: Receipt,
 }
 
 impl Session {
@@ -63,8 +70,18 @@ impl Session {
         })
     }
 
+    /// Opens the tables, then the ledger, which is closed again whatever becomes of the request.
+    pub(crate) async fn settle(&self, asked: Asked<'_>) -> Result<Settled, Error> {
+        let tables = self.open_tables(asked.plans).await?;
+        let ledger = Ledger::open(&self.ledger_path).await?;
+        let released = self.release(&ledger, asked, tables).await;
+        let (remaining, head) = (ledger.remaining(&self.scope).await, ledger.head().await);
+        ledger.close().await;
+        Ok(Settled { released: released?, remaining: remaining?.into(), head: head? })
+    }
+
     /// Opens each plan's tables. Headers and columns are public, and they are checked before anything is charged.
-    pub(crate) async fn open_tables(&self, plans: &[QueryPlan]) -> Result<Vec<Tables>, Error> {
+    async fn open_tables(&self, plans: &[QueryPlan]) -> Result<Vec<Tables>, Error> {
         let mut known = Tables::new();
         for name in plans.iter().flat_map(|plan| plan.question.relation.tables()).collect::<BTreeSet<_>>() {
             if let Some(table) = self.policy.readable(name) {
@@ -88,8 +105,8 @@ impl Session {
     }
 
     /// Charge, look, add noise, store: the only way from a plan to released numbers.
-    pub(crate) async fn release(&self, ledger: &Ledger, asked: Asked<'_>) -> Result<Released, Error> {
-        let Asked { plans, mut tables, delta, key, label } = asked;
+    async fn release(&self, ledger: &Ledger, asked: Asked<'_>, mut tables: Vec<Tables>) -> Result<Released, Error> {
+        let Asked { plans, delta, key, label } = asked;
         let mechanism = PlanMechanism { tables: plans.iter().map(|plan| plan.mechanism.clone()).collect() };
         let (request, scope, event) = (self.request_id(plans, delta), self.scope.clone(), mechanism.event());
         let charge = ChargeRequest { request, key, scope, event, delta, label };
