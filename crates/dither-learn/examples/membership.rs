@@ -229,7 +229,7 @@ fn overfitted(clients: &[Holder<'_>], model: &Network) -> Fallible<Vec<f32>> {
         for batch in &batches {
             model.add_gradients(batch, &mut sum)?;
         }
-        optimizer.update(round, model.trainable_mut(), sum.iter().map(|g| g / clients.len() as f32));
+        optimizer.update(round, 0, model.trainable_mut(), sum.iter().map(|g| g / clients.len() as f32));
     }
     Ok(model.trainable().to_vec())
 }

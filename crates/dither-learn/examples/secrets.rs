@@ -229,7 +229,7 @@ fn descend(
             let (inputs, targets) = (rows.inputs(chunk), rows.targets(chunk));
             model.add_gradients(&Batch { inputs, targets, offsets: (0..=chunk.len()).collect() }, &mut sum)?;
         }
-        optimizer.update(step, model.trainable_mut(), sum.iter().map(|g| g / divisor as f32));
+        optimizer.update(step, 0, model.trainable_mut(), sum.iter().map(|g| g / divisor as f32));
     }
     let weights = optimizer.result(model.trainable()).to_vec();
     model.trainable_mut().copy_from_slice(&weights);

@@ -110,7 +110,7 @@ fn twin(job: &Job, base: &Path, rows: &Rows, test: &Rows, seed: u64, rate: Optio
             model.add_gradients(&Batch { inputs, targets, offsets: (0..=chunk.len()).collect() }, &mut sum)?;
         }
         let divisor = plan.divisor() as f32;
-        optimizer.update(step, model.trainable_mut(), sum.iter().map(|g| g / divisor));
+        optimizer.update(step, 0, model.trainable_mut(), sum.iter().map(|g| g / divisor));
     }
     let weights = optimizer.result(model.trainable()).to_vec();
     model.trainable_mut().copy_from_slice(&weights);

@@ -68,7 +68,7 @@ pub use staircase::Staircase;
 pub use table::{Block, ExactRow, ExactTable, KeyRule, Noise, NoisyRow, NoisyTable, TableMechanism};
 pub use threshold::{KeyNoise, Threshold};
 pub use top_k::TopK;
-pub use training::{Steps, Training};
+pub use training::{Exact, Noisy, Steps, Training};
 pub use truncated::TruncatedGeometric;
 pub use unary_encoding::UnaryEncoding;
 pub use vector::VectorNoise;

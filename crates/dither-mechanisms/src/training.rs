@@ -1,43 +1,55 @@
 //! Noise for training: one charge, many noisy sums.
 
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dither_core::{GateError, L2Sensitivity, Mechanism, Neighbors, OpenGate, PrivacyEvent, Ratio, Sensitive, hazmat};
-use dither_noise::{JobKey, NoiseTable, Purpose};
+use dither_noise::{JobKey, JobStream, NoiseTable, Purpose};
 
 use crate::error::MechanismError;
 
-/// How many coordinates draw their noise from one stream: few enough for the caches.
+/// How many coordinates get their noise at a time, from one stream: few enough for the caches.
 const BLOCK: usize = 1 << 15;
+
+/// The exact sum over a sample, on the lattice: overwrites integers with its coordinates from a place on.
+pub type Exact = Box<dyn Fn(usize, &mut [i64]) + Sync>;
+
+/// Takes coordinates of the noisy sum from a place on. What is done with them is post-processing.
+pub type Noisy<'a> = Box<dyn FnMut(usize, &[i64]) + Send + 'a>;
 
 /// Who computes the exact sums of a training run and takes the noisy ones.
 pub trait Steps {
     /// The first step that is to be executed: 0, or where an interrupted run goes on.
     fn first(&self) -> u64;
 
-    /// Overwrites `sum` with the exact sum over the sample of a step, on the lattice.
+    /// The exact sum over the sample of a step. All of it is settled here, before noise is drawn.
     ///
     /// # Errors
     /// Whatever keeps the sum from being computed; the run ends, and the charge stands.
-    fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError>;
+    fn exact(&mut self, step: u64) -> Result<Exact, GateError>;
 
-    /// Takes the noisy sum. What is done with it is post-processing.
+    /// Who takes the noisy sum: every coordinate once, block by block in any order.
+    fn noisy(&mut self, step: u64) -> Noisy<'_>;
+
+    /// The noisy sum of a step was taken.
     ///
     /// # Errors
     /// Whatever keeps the run from going on.
-    fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError>;
+    fn finish(&mut self, step: u64) -> Result<(), GateError>;
 }
 
 impl<S: Steps + ?Sized> Steps for &mut S {
     fn first(&self) -> u64 {
         (**self).first()
     }
-    fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError> {
-        (**self).exact(step, sum)
+    fn exact(&mut self, step: u64) -> Result<Exact, GateError> {
+        (**self).exact(step)
     }
-    fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
-        (**self).noisy(step, sum)
+    fn noisy(&mut self, step: u64) -> Noisy<'_> {
+        (**self).noisy(step)
+    }
+    fn finish(&mut self, step: u64) -> Result<(), GateError> {
+        (**self).finish(step)
     }
 }
 
@@ -143,33 +155,48 @@ impl<S: Steps> Training<S> {
     /// Every step from the first: the exact sum, and noise once.
     pub(crate) fn run(&self, run: &mut S, key: &JobKey) -> Result<u64, GateError> {
         let table = NoiseTable::gaussian(self.variance).map_err(|_| GateError::Failed)?;
-        let mut sum = vec![0i64; self.coordinates];
         for step in run.first()..self.steps {
-            run.exact(step, &mut sum)?;
-            add_noise(&table, key, step, &mut sum, self.threads)?;
-            run.noisy(step, &sum)?;
+            let exact = run.exact(step)?;
+            self.add_noise(&table, |block| key.stream(Purpose::Noise, step, block), exact, run.noisy(step))?;
+            run.finish(step)?;
         }
         Ok(self.steps)
     }
+
+    /// Adds the noise of a step, and hands the sums on. Every block of coordinates has a stream of its own, so that threads
+    /// take them in any order, and what is in the caches at once is a block and not the whole sum.
+    fn add_noise(
+        &self,
+        table: &NoiseTable,
+        stream: impl Fn(u64) -> JobStream + Sync,
+        exact: Exact,
+        noisy: Noisy<'_>,
+    ) -> Result<(), GateError> {
+        let starts = (0..self.coordinates).step_by(BLOCK);
+        let others = self.threads.min(starts.len()).saturating_sub(1);
+        let (blocks, noisy) = (Mutex::new((0u64..).zip(starts)), Mutex::new(noisy));
+        let work = || {
+            let mut sums = vec![0i64; BLOCK.min(self.coordinates)];
+            loop {
+                let block = lock(&blocks).next();
+                let Some((block, from)) = block else { return Ok(()) };
+                let sums = &mut sums[..BLOCK.min(self.coordinates - from)];
+                exact(from, sums);
+                // A sum at the end of the range stays there, as every function of the noisy sum is free.
+                table.add(&mut stream(block), sums).map_err(|_| GateError::Failed)?;
+                lock(&noisy)(from, sums);
+            }
+        };
+        std::thread::scope(|scope| {
+            // Where the system has no more threads, the others do all the work.
+            let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (0..others).filter_map(spawn).collect();
+            let mine = work();
+            others.into_iter().map(|other| other.join().unwrap_or(Err(GateError::Failed))).fold(mine, Result::and)
+        })
+    }
 }
 
-/// Adds the noise of a step. Every block of coordinates has a stream of its own, so that threads take them in any order.
-fn add_noise(table: &NoiseTable, key: &JobKey, step: u64, sum: &mut [i64], threads: usize) -> Result<(), GateError> {
-    let others = threads.min(sum.len().div_ceil(BLOCK)).saturating_sub(1);
-    let blocks = Mutex::new((0u64..).zip(sum.chunks_mut(BLOCK)));
-    let work = || {
-        loop {
-            let block = blocks.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((block, sum)) = block else { return Ok(()) };
-            // A sum at the end of the range stays there, as every function of the noisy sum is free.
-            table.add(&mut key.stream(Purpose::Noise, step, block), sum).map_err(|_| GateError::Failed)?;
-        }
-    };
-    std::thread::scope(|scope| {
-        // Where the system has no more threads, the others do all the work.
-        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-        let others: Vec<_> = (0..others).filter_map(spawn).collect();
-        let mine = work();
-        others.into_iter().map(|other| other.join().unwrap_or(Err(GateError::Failed))).fold(mine, Result::and)
-    })
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -68,3 +68,11 @@ pub(crate) fn add_to(sum: &mut [f32], x: &[f32]) {
         || simd::add_scaled(sum, 1.0, x),
     );
 }
+
+/// Σx² in 64 bits.
+pub(crate) fn squared(x: &[f32]) -> f64 {
+    wide(
+        #[inline(always)]
+        || simd::sum_of_squares(x),
+    )
+}

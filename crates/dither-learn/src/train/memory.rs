@@ -104,8 +104,8 @@ impl Shape {
         let frozen = (weights - trained).max(0.0);
         Self {
             weights: FLOAT * weights,
-            // The sum of a part, the result, and two vectors of 64 bits.
-            always: FLOAT * (frozen + trained * (2.0 * state + 5.0)),
+            // The sum of a part, the result, and the integers of other parts, of 64 bits.
+            always: FLOAT * (frozen + trained * (2.0 * state + 4.0)),
             unit: FLOAT * f64::from(job.unit.rows) * row,
             sum: FLOAT * (trained + once),
             rows: job.unit.rows,

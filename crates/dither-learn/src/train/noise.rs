@@ -64,51 +64,27 @@ pub struct Lattice {
 /// Where adding stops, which 2^20 units at the finest lattice do not reach.
 const END: i64 = 1 << 61;
 
-/// Adds the sums of all terms times `scale` as integers, or overwrites with them if there are none yet, and returns the sum
-/// of their squares.
-fn add_integers<const N: usize>(
-    terms: [&[f32]; N],
-    sum: &mut [i64],
-    empty: bool,
-    scale: f64,
-    integer: impl Fn(f64) -> i64,
-) -> f64 {
-    const LANES: usize = 16;
+/// Adds floats times `scale` as integers, or overwrites with them if there are none yet.
+fn add_integers(floats: &[f32], sum: &mut [i64], empty: bool, scale: f64, integer: impl Fn(f64) -> i64) {
     wide(
         #[inline(always)]
         || {
-            let mut squares = [0.0; LANES];
-            let each = |value: f32, sum: &mut i64, square: &mut f64| {
-                let value = f64::from(value);
-                *square += value * value;
-                *sum = added(if empty { 0 } else { *sum }, integer(value * scale));
-            };
-            let terms = terms.map(|term| term.as_chunks::<LANES>());
-            let (sums, rest) = sum.as_chunks_mut::<LANES>();
-            for (index, sum) in sums.iter_mut().enumerate() {
-                let terms = terms.map(|(term, _)| &term[index]);
-                for lane in 0..LANES {
-                    each(total(terms.map(|term| term[lane])), &mut sum[lane], &mut squares[lane]);
-                }
+            for (sum, float) in sum.iter_mut().zip(floats) {
+                *sum = added(if empty { 0 } else { *sum }, integer(f64::from(*float) * scale));
             }
-            for ((index, sum), square) in rest.iter_mut().enumerate().zip(&mut squares) {
-                each(total(terms.map(|(_, rest)| rest[index])), sum, square);
-            }
-            squares.iter().sum()
         },
-    )
-}
-
-/// The sum of floats, one after the other. Nothing is added to a single one.
-#[inline(always)]
-fn total<const N: usize>(terms: [f32; N]) -> f32 {
-    terms.into_iter().fold(-0.0, |total, term| total + term)
+    );
 }
 
 /// The sum of two integers, each of which counts as [`END`] beyond it. That moves no two of them apart.
 #[inline(always)]
 fn added(sum: i64, integer: i64) -> i64 {
     sum.clamp(-END, END).wrapping_add(integer.clamp(-END, END))
+}
+
+/// How long the sum of so many gradients of norm at most `norm` can be.
+fn longest(units: usize, norm: f64) -> f64 {
+    units as f64 * norm * (1.0 + FLOAT_ALLOWANCE)
 }
 
 /// The nearest integer, even where two are; of numbers within ±2^51.
@@ -240,32 +216,26 @@ impl Lattice {
         self.variance.as_f64().sqrt() * self.step()
     }
 
-    /// Adds the sum of one part, which is that of all `terms` and of so many units each of norm at most `norm`, to the
-    /// integers; or overwrites them with it, where they are still `empty`.
+    /// Whether the sum of a part of so many units, each of norm at most `norm`, can have this square.
     ///
     /// # Errors
     /// [`GateError::Failed`] for a sum that is not finite, or longer than clipped gradients can make it: the model does
-    /// not do what it must, and nothing may be released: the integers are of no use then.
-    pub(crate) fn add<const N: usize>(
-        &self,
-        terms: [&[f32]; N],
-        (units, norm): (usize, f64),
-        sum: &mut [i64],
-        empty: bool,
-    ) -> Result<(), GateError> {
-        if terms.iter().any(|term| term.len() != sum.len()) {
-            return Err(GateError::Failed);
-        }
-        let longest = units as f64 * norm * (1.0 + FLOAT_ALLOWANCE);
+    /// not do what it must, and nothing may be released.
+    pub(crate) fn check(&self, squared: f64, (units, norm): (usize, f64)) -> Result<(), GateError> {
+        // A NaN is within no range.
+        if (0.0..=longest(units, norm)).contains(&squared.sqrt()) { Ok(()) } else { Err(GateError::Failed) }
+    }
+
+    /// Adds coordinates of the sum of one part, which was checked, to integers; or overwrites these, where they are still
+    /// `empty`.
+    pub(crate) fn add(&self, part: &[f32], (units, norm): (usize, f64), sum: &mut [i64], empty: bool) {
         // Neither depends on the part, so that sums without a unit stay what they are.
         let scale = 2f64.powi(-self.exponent) / self.unit(norm);
-        let squared = match longest * scale <= 2f64.powi(50) {
-            true => add_integers(terms, sum, empty, scale, nearest),
+        match longest(units, norm) * scale <= 2f64.powi(50) {
+            true => add_integers(part, sum, empty, scale, nearest),
             // Only noise of a millionth of the clipping norm and less has so fine a lattice.
-            false => add_integers(terms, sum, empty, scale, |value| value.round_ties_even() as i64),
-        };
-        // A NaN is within no range.
-        if (0.0..=longest).contains(&squared.sqrt()) { Ok(()) } else { Err(GateError::Failed) }
+            false => add_integers(part, sum, empty, scale, |value| value.round_ties_even() as i64),
+        }
     }
 
     /// Noisy integers as gradients that were clipped to this norm, divided by the public divisor.

@@ -124,27 +124,28 @@ impl Optimizer {
         learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * done as f64 / all as f64).cos())
     }
 
-    /// One update, with the gradients of all weights in their order.
-    pub fn update(&mut self, step: u64, weights: &mut [f32], gradients: impl Iterator<Item = f32>) {
+    /// One update of weights that lie side by side, the first of them at `from`, with their gradients in this order. In a step
+    /// every weight has its turn once.
+    pub fn update(&mut self, step: u64, from: usize, weights: &mut [f32], gradients: impl Iterator<Item = f32>) {
         let rate = self.learning_rate(step);
         wide(
             #[inline(always)]
-            || self.apply(step, rate, weights, gradients),
+            || self.apply(step, rate, from, weights, gradients),
         );
         if let Some(kept) = self.schedule.average {
-            for (average, weight) in self.average.iter_mut().zip(weights.iter()) {
+            for (average, weight) in self.average[from..].iter_mut().zip(weights.iter()) {
                 *average = (kept * f64::from(*average) + (1.0 - kept) * f64::from(*weight)) as f32;
             }
         }
     }
 
     #[inline(always)]
-    fn apply(&mut self, step: u64, rate: f64, weights: &mut [f32], gradients: impl Iterator<Item = f32>) {
+    fn apply(&mut self, step: u64, rate: f64, from: usize, weights: &mut [f32], gradients: impl Iterator<Item = f32>) {
         let weights = weights.iter_mut().zip(gradients);
         match self.schedule.method {
             Method::Sgd { momentum: 0.0 } => weights.for_each(|(weight, g)| *weight -= rate as f32 * g),
             Method::Sgd { momentum } => {
-                for ((weight, g), kept) in weights.zip(&mut self.first) {
+                for ((weight, g), kept) in weights.zip(&mut self.first[from..]) {
                     *kept = momentum as f32 * *kept + g;
                     *weight -= rate as f32 * *kept;
                 }
@@ -152,7 +153,8 @@ impl Optimizer {
             Method::Adamw { beta1, beta2, epsilon, weight_decay } => {
                 let power = |beta: f64| 1.0 - beta.powf((step + 1) as f64);
                 let (correct1, correct2) = (power(beta1), power(beta2));
-                for ((weight, g), (first, second)) in weights.zip(self.first.iter_mut().zip(&mut self.second)) {
+                let moments = self.first[from..].iter_mut().zip(&mut self.second[from..]);
+                for ((weight, g), (first, second)) in weights.zip(moments) {
                     let g = f64::from(g);
                     let m = beta1 * f64::from(*first) + (1.0 - beta1) * g;
                     let v = beta2 * f64::from(*second) + (1.0 - beta2) * g * g;
@@ -162,7 +164,7 @@ impl Optimizer {
                 }
             }
             Method::Adagrad { epsilon } => {
-                for ((weight, g), sum) in weights.zip(&mut self.second) {
+                for ((weight, g), sum) in weights.zip(&mut self.second[from..]) {
                     let g = f64::from(g);
                     let total = f64::from(*sum) + g * g;
                     *sum = total as f32;

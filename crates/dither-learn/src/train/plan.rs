@@ -1,8 +1,8 @@
 //! The plan of a run: every number that its guarantee depends on, fixed before anything is charged.
 
 use dither_accounting::{Statement, calibrate, statement};
-use dither_core::{Delta, Epsilon, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit, Ratio};
-use dither_mechanisms::{Steps, Training};
+use dither_core::{Delta, Epsilon, GateError, Mechanism, Neighbors, PrivacyEvent, PrivacyUnit, Ratio};
+use dither_mechanisms::{Exact, Noisy, Steps, Training};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -435,10 +435,13 @@ impl Steps for NoSteps {
     fn first(&self) -> u64 {
         match *self {}
     }
-    fn exact(&mut self, _: u64, _: &mut [i64]) -> Result<(), dither_core::GateError> {
+    fn exact(&mut self, _: u64) -> Result<Exact, GateError> {
         match *self {}
     }
-    fn noisy(&mut self, _: u64, _: &[i64]) -> Result<(), dither_core::GateError> {
+    fn noisy(&mut self, _: u64) -> Noisy<'_> {
+        match *self {}
+    }
+    fn finish(&mut self, _: u64) -> Result<(), GateError> {
         match *self {}
     }
 }

@@ -11,6 +11,7 @@ use dither_core::{Budget, Epsilon};
 use dither_ledger::{Ledger, LedgerError, ScopeLimit, ScopePath};
 
 use crate::model::{Batch, Clipping, Inputs, Layer, Model, Targets};
+use crate::nn::squared;
 use crate::train::error::TrainError;
 use crate::train::job::Job;
 use crate::train::key::{JobFile, unusable};
@@ -35,9 +36,8 @@ pub(crate) fn rehearse(
     let batch = made_up(job, shape, 1, 1);
     let mut sum = vec![0.0; plan.weights()];
     let seen = model.add_clipped(&batch, &plan.clipping(), &mut sum).map_err(wrong)?;
-    let mut integers = vec![0; plan.weights()];
     let untold = plan.adaptive().is_some() && seen.norms.is_empty();
-    if untold || seen.not_finite > 0 || plan.lattice().add([&sum], (1, plan.norm()), &mut integers, true).is_err() {
+    if untold || seen.not_finite > 0 || plan.lattice().check(squared(&sum), (1, plan.norm())).is_err() {
         return Err(wrong("it does not clip the gradient of a made-up row"));
     }
     let still = unmoved(model, &batch, &plan.clipping(), &sum).map_err(wrong)?;

@@ -5,10 +5,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use dither_core::GateError;
 
 use crate::model::{Clipping, Model, Observed};
-use crate::nn::{Buffer, add_to};
+use crate::nn::{Buffer, add_to, squared};
 use crate::train::adaptive::counted;
 use crate::train::data::Table;
-use crate::train::noise::CHUNK;
+use crate::train::noise::{CHUNK, Lattice};
 use crate::train::plan::DpPlan;
 
 /// What adding up a sample takes.
@@ -33,17 +33,33 @@ struct Chunk<'a> {
     last: bool,
 }
 
+/// The lattice sum of a step.
+///
+/// Its last part is rounded where somebody asks for coordinates, so that a step with one part needs no integers for all
+/// weights at once.
+pub(crate) struct Sum {
+    lattice: Lattice,
+    bound: f64,
+    /// The integers of all parts but the last; none where there are no others.
+    integers: Vec<i64>,
+    last: Part,
+}
+
+/// The sum of the clipped gradients of a part.
+#[derive(Default)]
+struct Part {
+    /// None of a part that was not begun.
+    floats: Buffer,
+    units: usize,
+}
+
 /// What threads share.
-struct Turn<'a> {
+struct Turn {
     /// The chunk that is taken next.
     taken: usize,
     /// The chunk that is added next.
     added: usize,
-    sum: &'a mut [i64],
-    /// Whether nothing was added to it yet, so that what is in it counts nothing.
-    empty: bool,
-    /// The sum so far of a part that has several chunks.
-    part: Buffer,
+    sum: Sum,
     observed: Observed,
     /// What units counted, of adaptive clipping.
     counted: u64,
@@ -51,8 +67,7 @@ struct Turn<'a> {
 }
 
 impl<M: Model + ?Sized> Adder<'_, M> {
-    /// Overwrites `sum` with the lattice sums of all parts together, and says what units count together, if the model tells
-    /// norms.
+    /// The sum of all parts together, and what units count together, if the model tells norms.
     ///
     /// A part is cut into even chunks of at most `physical` units, but not outside of [`CHUNK`], which the allowance for
     /// floats asks for. Each is computed by one thread, from zero, and chunks are added in their order. So no bit depends on
@@ -60,10 +75,11 @@ impl<M: Model + ?Sized> Adder<'_, M> {
     ///
     /// # Errors
     /// What the model says, and a sum that clipped gradients cannot have; norms that are not told, where they are needed.
-    pub fn add(&self, parts: &[Vec<u32>], sum: &mut [i64]) -> Result<(Observed, u64), String> {
+    pub fn add(&self, parts: &[Vec<u32>]) -> Result<(Sum, Observed, u64), String> {
         let chunks: Vec<Chunk<'_>> = parts.iter().flat_map(|units| self.chunks(units)).collect();
-        let (part, observed) = (Buffer::default(), Observed::default());
-        let turn = Turn { taken: 0, added: 0, sum, empty: true, part, observed, counted: 0, failure: None };
+        let (lattice, bound) = (self.plan.lattice(), self.bound);
+        let sum = Sum { lattice, bound, integers: Vec::new(), last: Part::default() };
+        let turn = Turn { taken: 0, added: 0, sum, observed: Observed::default(), counted: 0, failure: None };
         let shared = (Mutex::new(turn), Condvar::new());
         let others = self.threads.min(chunks.len()).saturating_sub(1);
         std::thread::scope(|scope| {
@@ -74,10 +90,7 @@ impl<M: Model + ?Sized> Adder<'_, M> {
             self.work(&chunks, &shared);
         });
         let turn = shared.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if turn.empty {
-            turn.sum.fill(0);
-        }
-        turn.failure.map_or(Ok((turn.observed, turn.counted)), Err)
+        turn.failure.map_or(Ok((turn.sum, turn.observed, turn.counted)), Err)
     }
 
     fn chunks<'u>(&self, units: &'u [u32]) -> impl Iterator<Item = Chunk<'u>> {
@@ -92,7 +105,7 @@ impl<M: Model + ?Sized> Adder<'_, M> {
     }
 
     /// Takes chunks until there are none.
-    fn work(&self, chunks: &[Chunk<'_>], shared: &(Mutex<Turn<'_>>, Condvar)) {
+    fn work(&self, chunks: &[Chunk<'_>], shared: &(Mutex<Turn>, Condvar)) {
         let _abandoned = Abandoned(shared);
         let clipping = self.plan.clipping_to(self.bound);
         loop {
@@ -103,7 +116,7 @@ impl<M: Model + ?Sized> Adder<'_, M> {
             drop(turn);
             let mut sum = Buffer::zeros(self.plan.weights());
             let seen = self.clipped(chunk, &clipping, &mut sum);
-            let waiting = |turn: &mut Turn<'_>| turn.added < index && turn.failure.is_none();
+            let waiting = |turn: &mut Turn| turn.added < index && turn.failure.is_none();
             let mut turn = shared.1.wait_while(lock(shared), waiting).unwrap_or_else(PoisonError::into_inner);
             match seen.and_then(|seen| self.merge(chunk, seen, sum, &mut turn)) {
                 Ok(()) => turn.added += 1,
@@ -127,38 +140,48 @@ impl<M: Model + ?Sized> Adder<'_, M> {
         Ok(all)
     }
 
-    /// Adds the sum of a chunk to its part, and that to the sum of the step when it is whole.
-    fn merge(&self, chunk: &Chunk<'_>, seen: Observed, sum: Buffer, turn: &mut Turn<'_>) -> Result<(), String> {
+    /// Adds the sum of a chunk to that of the step, and checks its part when it is whole.
+    fn merge(&self, chunk: &Chunk<'_>, seen: Observed, floats: Buffer, turn: &mut Turn) -> Result<(), String> {
         turn.counted += seen.norms.iter().map(|norm| counted(*norm, self.bound)).sum::<u64>();
         turn.observed.append(seen);
-        match (chunk.first, chunk.last) {
-            (true, true) => self.round([&sum], chunk, turn),
-            (true, false) => {
-                turn.part = sum;
-                Ok(())
-            }
-            (false, false) => {
-                add_to(&mut turn.part, &sum);
-                Ok(())
-            }
-            (false, true) => {
-                let part = std::mem::take(&mut turn.part);
-                self.round([&part, &sum], chunk, turn)
-            }
+        match chunk.first {
+            true => turn.sum.begin(Part { floats, units: chunk.part }),
+            false => add_to(&mut turn.sum.last.floats, &floats),
         }
+        if chunk.last {
+            let squared = squared(&turn.sum.last.floats);
+            let checked = self.plan.lattice().check(squared, (chunk.part, self.bound));
+            checked.map_err(|_: GateError| "the model gave a sum that clipped gradients cannot have")?;
+        }
+        Ok(())
+    }
+}
+
+impl Sum {
+    /// Overwrites integers with coordinates of the sum from a place on.
+    pub fn copy(&self, from: usize, out: &mut [i64]) {
+        let range = from..from + out.len();
+        let Some(part) = self.last.floats.get(range.clone()) else { return out.fill(0) };
+        if let Some(integers) = self.integers.get(range) {
+            out.copy_from_slice(integers);
+        }
+        self.lattice.add(part, (self.last.units, self.bound), out, self.integers.is_empty());
     }
 
-    fn round<const N: usize>(&self, part: [&[f32]; N], chunk: &Chunk<'_>, turn: &mut Turn<'_>) -> Result<(), String> {
-        let empty = std::mem::replace(&mut turn.empty, false);
-        let added = self.plan.lattice().add(part, (chunk.part, self.bound), turn.sum, empty);
-        added.map_err(|_: GateError| "the model gave a sum that clipped gradients cannot have".into())
+    /// Begins another part. The one before is whole: its integers are added to those of the others.
+    fn begin(&mut self, part: Part) {
+        let Part { floats, units } = std::mem::replace(&mut self.last, part);
+        if !floats.is_empty() {
+            self.integers.resize(floats.len(), 0);
+            self.lattice.add(&floats, (units, self.bound), &mut self.integers, false);
+        }
     }
 }
 
 /// Ends the work of all others if this thread panics, so that none waits for it.
-struct Abandoned<'a, 'b>(&'a (Mutex<Turn<'b>>, Condvar));
+struct Abandoned<'a>(&'a (Mutex<Turn>, Condvar));
 
-impl Drop for Abandoned<'_, '_> {
+impl Drop for Abandoned<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             lock(self.0).failure = Some("a thread panicked".into());
@@ -167,6 +190,6 @@ impl Drop for Abandoned<'_, '_> {
     }
 }
 
-fn lock<'a, 'b>(shared: &'a (Mutex<Turn<'b>>, Condvar)) -> MutexGuard<'a, Turn<'b>> {
+fn lock(shared: &(Mutex<Turn>, Condvar)) -> MutexGuard<'_, Turn> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dither_core::{GateError, Measurement, Receipt, RequestId, Sensitive};
 use dither_ledger::{ChargeRequest, Ledger, Outcome, ScopeLimit, ScopePath};
-use dither_mechanisms::Steps;
+use dither_mechanisms::{Exact, Noisy, Steps};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Clipping, Model, Observed};
@@ -180,6 +180,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
             threads: self.threads,
             executed,
             bound,
+            count: None,
             header: Header {
                 request: name,
                 plan: hash,
@@ -228,6 +229,8 @@ struct Trainer<'run, M: ?Sized> {
     executed: u64,
     /// The clipping norm of the step.
     bound: f64,
+    /// The noisy count of the step, where units are counted.
+    count: Option<i64>,
     header: Header,
     checkpoint: PathBuf,
     every: u64,
@@ -244,7 +247,7 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
         self.executed
     }
 
-    fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError> {
+    fn exact(&mut self, step: u64) -> Result<Exact, GateError> {
         self.observed = Observed::default();
         let parts = self.sampler.sample(step, self.table.units()).map_err(|error| self.fail(error))?;
         let adder = Adder {
@@ -255,30 +258,40 @@ impl<M: Model + ?Sized> Steps for Trainer<'_, M> {
             physical: self.physical,
             threads: self.threads,
         };
-        let (gradients, count) = sum.split_at_mut(self.plan.weights());
-        let (observed, counted) = adder.add(&parts, gradients).map_err(|error| self.fail(error))?;
-        if let Some(count) = count.first_mut() {
-            *count = self.plan.lattice().count_of(counted, parts.iter().map(Vec::len).sum());
-        }
+        let (sum, observed, counted) = adder.add(&parts).map_err(|error| self.fail(error))?;
         if self.operator {
             self.observed = observed;
         }
-        Ok(())
+        let (weights, units) = (self.plan.weights(), parts.iter().map(Vec::len).sum());
+        let count = self.plan.lattice().count_of(counted, units);
+        Ok(Box::new(move |from, sums| {
+            // Where units are counted, that is one coordinate behind those of the weights.
+            let (gradients, rest) = sums.split_at_mut(sums.len().min(weights - from));
+            sum.copy(from, gradients);
+            rest.fill(count);
+        }))
     }
 
-    fn noisy(&mut self, step: u64, sum: &[i64]) -> Result<(), GateError> {
-        let (lattice, mut divisor, bound) = (self.plan.lattice(), self.plan.divisor(), self.bound);
-        if is(Mutant::DividedBySample) {
-            divisor = self.sampled(step) as f64;
-        }
-        let (gradients, count) = sum.split_at(self.plan.weights());
-        if !is(Mutant::EmptySkipped) || self.sampled(step) > 0 {
-            let gradients = lattice.gradients(gradients, bound, divisor);
-            self.optimizer.update(step, self.model.trainable_mut(), gradients);
-        }
-        if let (Some(adaptive), Some(noisy), Some(moved)) = (self.plan.adaptive(), count.first(), lattice.count()) {
-            let count = *noisy as f64 / (2.0 * moved as f64);
-            self.bound = adaptive.next(bound, self.plan.norm(), count, divisor);
+    fn noisy(&mut self, step: u64) -> Noisy<'_> {
+        let (lattice, bound, divisor) = (self.plan.lattice(), self.bound, self.divisor(step));
+        let skipped = is(Mutant::EmptySkipped) && self.sampled(step) == 0;
+        let (weights, optimizer, count) = (self.model.trainable_mut(), &mut self.optimizer, &mut self.count);
+        Box::new(move |from, noisy| {
+            let (gradients, rest) = noisy.split_at(noisy.len().min(weights.len() - from));
+            if !skipped {
+                let weights = &mut weights[from..from + gradients.len()];
+                optimizer.update(step, from, weights, lattice.gradients(gradients, bound, divisor));
+            }
+            *count = rest.first().copied().or(*count);
+        })
+    }
+
+    fn finish(&mut self, step: u64) -> Result<(), GateError> {
+        let bound = self.bound;
+        let moved = self.plan.lattice().count();
+        if let (Some(adaptive), Some(noisy), Some(moved)) = (self.plan.adaptive(), self.count.take(), moved) {
+            let count = noisy as f64 / (2.0 * moved as f64);
+            self.bound = adaptive.next(bound, self.plan.norm(), count, self.divisor(step));
         }
         self.executed = step + 1;
         let planned = self.plan.steps();
@@ -303,6 +316,11 @@ impl<M: Model + ?Sized> Trainer<'_, M> {
         self.header.bound = self.plan.adaptive().map(|_| self.bound);
         self.header.lengths = [weights.len(), optimizer.first.len(), optimizer.second.len(), optimizer.average.len()];
         checkpoint::write(&self.checkpoint, &self.header, weights, optimizer)
+    }
+
+    /// What noisy sums are divided by: a public number.
+    fn divisor(&self, step: u64) -> f64 {
+        if is(Mutant::DividedBySample) { self.sampled(step) as f64 } else { self.plan.divisor() }
     }
 
     /// How many units are in the sample of a step. Only mutants make use of it: no step may depend on it.

@@ -6,7 +6,7 @@ use dither_core::{GateError, Neighbors};
 use dither_noise::{JobKey, NoiseTable, Purpose};
 
 use super::*;
-use crate::{Steps, Training};
+use crate::{Exact, Noisy, Steps, Training};
 
 const COORDINATES: usize = 40_000;
 const STEPS: u64 = 4;
@@ -17,6 +17,8 @@ const SIGMA: f64 = 1000.0;
 struct Recorder {
     first: u64,
     noisy: Vec<Vec<i64>>,
+    /// Steps whose noisy sums were taken.
+    finished: Vec<u64>,
 }
 
 /// Step 2 has an empty sample.
@@ -28,12 +30,20 @@ impl Steps for Recorder {
     fn first(&self) -> u64 {
         self.first
     }
-    fn exact(&mut self, step: u64, sum: &mut [i64]) -> Result<(), GateError> {
-        sum.fill(exact(step));
-        Ok(())
+    fn exact(&mut self, step: u64) -> Result<Exact, GateError> {
+        Ok(Box::new(move |_, sums| sums.fill(exact(step))))
     }
-    fn noisy(&mut self, _: u64, sum: &[i64]) -> Result<(), GateError> {
-        self.noisy.push(sum.to_vec());
+    fn noisy(&mut self, _: u64) -> Noisy<'_> {
+        self.noisy.push(vec![0; COORDINATES]);
+        let all = self.noisy.last_mut().unwrap();
+        Box::new(move |from, noisy| {
+            let place = &mut all[from..from + noisy.len()];
+            assert!(place.iter().all(|sum| *sum == 0), "taken twice");
+            place.copy_from_slice(noisy);
+        })
+    }
+    fn finish(&mut self, step: u64) -> Result<(), GateError> {
+        self.finished.push(step);
         Ok(())
     }
 }
@@ -52,6 +62,7 @@ fn training() -> Training<Recorder> {
 fn healthy(key: &JobKey) -> Vec<Vec<i64>> {
     let mut recorder = Recorder::default();
     assert_eq!(training().run(&mut recorder, key).unwrap(), STEPS);
+    assert_eq!(recorder.finished, (0..STEPS).collect::<Vec<_>>());
     recorder.noisy
 }
 
@@ -135,26 +146,31 @@ fn tr_02_tr_04_and_tr_11_every_step_has_its_own_noise_and_mutants_are_caught() {
 }
 
 #[test]
-fn a_run_that_goes_on_has_the_noise_that_it_had_and_another_key_has_other_noise() {
+fn a_run_that_goes_on_or_has_more_threads_has_the_noise_that_it_had_and_another_key_has_other_noise() {
     let key = JobKey::from_os().unwrap();
     let mut recorder = Recorder { first: 2, ..Recorder::default() };
     training().run(&mut recorder, &key).unwrap();
     assert_eq!(recorder.noisy, healthy(&key)[2..]);
     assert_ne!(healthy(&JobKey::from_os().unwrap())[0], healthy(&key)[0]);
+    let mut recorder = Recorder::default();
+    training().with_threads(3).run(&mut recorder, &key).unwrap();
+    assert_eq!(recorder.noisy, healthy(&key));
 }
 
 #[test]
 fn a_step_that_fails_ends_the_run() {
-    struct Failing(u64);
+    struct Failing(usize);
     impl Steps for Failing {
         fn first(&self) -> u64 {
             0
         }
-        fn exact(&mut self, step: u64, _: &mut [i64]) -> Result<(), GateError> {
-            if step == 1 { Err(GateError::Failed) } else { Ok(()) }
+        fn exact(&mut self, step: u64) -> Result<Exact, GateError> {
+            if step == 1 { Err(GateError::Failed) } else { Ok(Box::new(|_, sums| sums.fill(0))) }
         }
-        fn noisy(&mut self, _: u64, _: &[i64]) -> Result<(), GateError> {
-            self.0 += 1;
+        fn noisy(&mut self, _: u64) -> Noisy<'_> {
+            Box::new(|_, noisy| self.0 += noisy.len())
+        }
+        fn finish(&mut self, _: u64) -> Result<(), GateError> {
             Ok(())
         }
     }
@@ -162,5 +178,5 @@ fn a_step_that_fails_ends_the_run() {
     let training = Training::new(rate, sensitivity, variance(), 3, 5, Neighbors::AddOrRemoveUnit).unwrap();
     let mut failing = Failing(0);
     assert_eq!(training.run(&mut failing, &JobKey::from_os().unwrap()), Err(GateError::Failed));
-    assert_eq!(failing.0, 1);
+    assert_eq!(failing.0, 3);
 }

@@ -95,7 +95,8 @@ proptest! {
         let rest: Vec<f32> = (0..4).map(|i| others.iter().skip(i).step_by(4).sum::<f32>() * bound as f32 * 0.4).collect();
         let integers = |part: &[f32], units: usize, count: i64| {
             let mut sum = vec![0; 5];
-            lattice.add([part], (units, bound), &mut sum[..4], false).unwrap();
+            lattice.check(crate::nn::squared(part), (units, bound)).unwrap();
+            lattice.add(part, (units, bound), &mut sum[..4], false);
             sum[4] = count;
             sum
         };

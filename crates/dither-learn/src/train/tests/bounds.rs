@@ -58,7 +58,7 @@ fn tr_01_neighbouring_samples_differ_by_no_more_than_the_plan_claims() {
             let mut part = vec![0.0f32; weights];
             gradients.iter().for_each(|gradient| part.iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x));
             let mut sum = vec![0; weights];
-            lattice.add([&part], (gradients.len(), bound), &mut sum, false).unwrap();
+            lattice.add(&part, (gradients.len(), bound), &mut sum, false);
             sum
         };
         let all = sum(&gradients);
@@ -91,7 +91,7 @@ async fn tr_01_mutants_that_do_not_clip_or_clip_the_batch_are_refused_or_caught(
         let count = gradients.len() as f32;
         let part = total.map(|x| x / length * count);
         let mut sum = [0; 2];
-        lattice.add([&part], (gradients.len(), 1.0), &mut sum, false).unwrap();
+        lattice.add(&part, (gradients.len(), 1.0), &mut sum, false);
         sum
     };
     let others = [[0.1, 0.0]; 10];

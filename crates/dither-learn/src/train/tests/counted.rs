@@ -114,8 +114,9 @@ fn tr_01_a_unit_that_moves_the_last_bits_of_all_others_moves_the_count_by_what_i
                 let model = Rounding { weights: vec![0.0; 2], layers, moved };
                 let integers = |units: usize| {
                     let adder = Adder { model: &model, table: &table, plan: &plan, bound, physical: 1000, threads: 1 };
-                    let (parts, mut sum) = (vec![(0..units as u32).collect()], vec![0; 2]);
-                    let (observed, counted) = adder.add(&parts, &mut sum).unwrap();
+                    let (found, observed, counted) = adder.add(&[(0..units as u32).collect()]).unwrap();
+                    let mut sum = vec![0; 2];
+                    found.copy(0, &mut sum);
                     let below = observed.norms.iter().filter(|norm| **norm <= bound).count();
                     (sum, lattice.count_of(counted, units), below)
                 };

@@ -391,7 +391,7 @@ async fn tr_17_planted_secrets_come_out_of_the_twin_and_not_out_of_the_model() {
         };
         let mut sum = vec![0.0; twin.trainable().len()];
         twin.add_gradients(&batch, &mut sum).unwrap();
-        optimizer.update(step, twin.trainable_mut(), sum.iter().map(|g| g / sample.len() as f32));
+        optimizer.update(step, 0, twin.trainable_mut(), sum.iter().map(|g| g / sample.len() as f32));
     }
     let remembered = extracted(&twin, &texts);
     assert!(remembered * 2 >= PEOPLE, "the twin remembers {remembered} of {PEOPLE}");
