@@ -87,8 +87,7 @@ async fn every_call(fault: Fault) -> usize {
     let library = library(&folder);
     let (story, calls, kept) = run(&library, "fault", fault, usize::MAX >> 1).await;
     assert_eq!((story.last().map(String::as_str), kept), (Some("done"), Ok(())));
-    // Of fsync one when it is opened and one for each of four commits; a close that is under way is cut off with the process.
-    assert!(calls >= 5, "only {calls} calls of {} passed the library", fault.call);
+    assert!(calls > 5, "only {calls} calls of {} passed the library", fault.call);
     let mut failures = 0;
     for at in 0..calls {
         let (story, _, kept) = run(&library, "fault", fault, at).await;
