@@ -98,7 +98,7 @@ pub(crate) fn request(
     let schedule = serde_json::to_string(schedule).map_err(|error| TrainError::Job(error.to_string()))?;
     // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
     let (plan, physical) = (plan.json(), physical.to_string());
-    let parts = ["dither training 5", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
+    let parts = ["dither training 6", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
     Ok(RequestId::digest(parts.into_iter().chain([job.key().name().as_slice()])))
 }
 
@@ -171,7 +171,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
         }
         let mut key = self.job.of(request);
         let mut trainer = Trainer {
-            sampler: Sampler::new(self.job.of(request), self.plan.rate(), self.plan.parts()),
+            sampler: Sampler::new(self.job.of(request), self.plan.rate(), self.plan.parts(), self.plan.most_in_part()),
             plan: self.plan,
             model: &mut *self.model,
             table,
