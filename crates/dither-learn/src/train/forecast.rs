@@ -1,6 +1,6 @@
 //! What a run would be charged, leave, need and last: all of it before the charge.
 
-use std::fmt::Write;
+use std::fmt::{Display, Formatter, Write};
 
 use dither_accounting::{Cost, Filter, Remaining, Spent};
 use dither_core::Delta;
@@ -13,7 +13,7 @@ use crate::train::evaluation;
 use crate::train::key::JobFile;
 use crate::train::memory::{Memory, shown};
 use crate::train::session::TrainingSession;
-use crate::train::trainer::{Finished, request};
+use crate::train::trainer::{Finished, request, unused};
 
 /// What a run would be charged, leave, need and last.
 ///
@@ -76,11 +76,19 @@ impl From<Remaining> for Amounts {
     }
 }
 
+impl Display for Amounts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        // Never more than there is; what is left of a decimal is one but for its last bits.
+        write!(f, "ε {:.4}", (self.epsilon * 1e4 + 1e-6).floor() / 1e4)?;
+        if self.delta == 0.0 { Ok(()) } else { write!(f, ", δ {:e}", self.delta) }
+    }
+}
+
 impl TrainingSession {
     /// What the run would be charged, leave, need and last. It takes seconds: gradients of made-up rows and noise are timed.
     ///
     /// # Errors
-    /// A ledger that cannot be read.
+    /// A ledger that cannot be read, and a folder with the checkpoint of another run.
     pub async fn forecast(&mut self) -> Result<Forecast, TrainError> {
         let budget = self.budget().await?;
         let time = self.time().await?;
@@ -125,6 +133,7 @@ impl TrainingSession {
         }
         let mut costs = Vec::new();
         if !run {
+            unused(&self.checkpoint())?;
             costs.push(Cost::of(self.plan().event(), self.plan().delta())?);
         }
         if let (Some(part), false) = (&self.job().evaluation, evaluated) {
@@ -187,20 +196,15 @@ impl Forecast {
     /// In words, what the summary of the plan does not say.
     pub fn words(&self) -> String {
         let mut text = String::new();
-        let amounts = |Amounts { epsilon, delta }: &Amounts| {
-            // Never more than there is; what is left of a decimal is one but for its last bits.
-            let epsilon = (epsilon * 1e4 + 1e-6).floor() / 1e4;
-            if *delta == 0.0 { format!("ε {epsilon:.4}") } else { format!("ε {epsilon:.4}, δ {delta:e}") }
-        };
         let BudgetForecast { left_now, left_then, run_charged_before, evaluation_charged_before } = &self.budget;
-        let _ = writeln!(text, "left now   {}", amounts(left_now));
+        let _ = writeln!(text, "left now   {left_now}");
         let free = match (run_charged_before, self.evaluation_epsilon.is_some() && !evaluation_charged_before) {
             (false, _) => "",
             (true, true) => ", after the evaluation; the run was charged before, and --resume goes on for free",
             (true, false) => ": this was charged before, and --resume goes on for free",
         };
         let _ = match left_then {
-            Some(then) => writeln!(text, "left then  {}{free}", amounts(then)),
+            Some(then) => writeln!(text, "left then  {then}{free}"),
             None => writeln!(text, "left then  it does not fit and would be refused"),
         };
         let Memory { always, batch, physical, threads, .. } = self.memory;

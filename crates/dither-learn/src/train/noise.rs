@@ -16,9 +16,13 @@ use crate::train::error::TrainError;
 ///
 /// A part of n units is added up in even chunks of at most S units, S from 4 to 128: each from zero, then one after the
 /// other. That makes n(S + 1)/2 at most inside K = ⌈n/S⌉ chunks, n(K + 1)/2 for adding them, and n more where products are rounded
-/// before they are added. With and without a unit the sum is off by at most 2·n((S + K)/2 + 2)·2⁻²⁴·C together, and S + K
-/// is at most 132 for n ≤ 480: that is 480·136·2⁻²⁴·C < 2⁻⁸·C. Parts have 256 units on average, and more than 480 with
-/// a probability below 10⁻³³ (Chernoff). The guard of 10⁻⁶ in clipping is far inside.
+/// before they are added. S + K is at most 132 for n ≤ 448, so the sum is off by at most 68n·2⁻²⁴·C. No part has more
+/// than 448 units (`most_in_part`): with and without a unit, sums are off by at most 68·(448 + 448)·2⁻²⁴·C together.
+///
+/// Where a unit makes a full part into two (see [`Sampler`](crate::train::sampler::Sampler)), these have 449 units
+/// together, so their sums and the one without the unit are off by at most 68·(449 + 448)·2⁻²⁴·C < 0.003636·C. One sum
+/// more is rounded to the lattice then, which is another half a step in each of P coordinates, and √P/2 steps are at
+/// most 2⁻¹²·C. Both together are below 0.00388·C < 2⁻⁸·C. The guard of 10⁻⁶ in clipping is far inside.
 ///
 /// # References
 /// Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 4.2: sums in any order.
@@ -34,6 +38,11 @@ pub const UNITS_PER_PART: f64 = 256.0;
 /// up together, and norms have an allowance for their company, which grow with a part and have no such proof.
 pub const FEWER_UNITS_PER_PART: f64 = 64.0;
 
+/// How many units a part has at most. Of parts of 256 units on average one in 10²⁵ would have more (Chernoff).
+pub(crate) fn most_in_part(average: f64) -> usize {
+    (average * 1.75) as usize
+}
+
 /// σ has at least 2^20 steps, and so many more that what all draws of a run add to ε is below 2^-20, and what rounding
 /// adds to the clipping norm below 2^-11 of it.
 const MIN_BITS: i32 = 20;
@@ -46,8 +55,9 @@ const MAX_BITS: i32 = 40;
 /// Everything here follows from public numbers: the clipping norm C, the noise multiplier σ, the number of weights P and
 /// of steps. A unit that is added to a sample enters one part and changes the float sum of that part by at most
 /// C·(1 + [`FLOAT_ALLOWANCE`]). Rounding each coordinate to the nearest step moves it by half a step on either side, so
-/// that the integers change by at most C·(1 + allowance)/step + √P in the l2 norm. Other parts stay as they are, bit by
-/// bit, and integers add up exactly. Noise is σ times that.
+/// that the integers change by at most C·(1 + allowance)/step + √P in the l2 norm; the allowance has room for the
+/// rounding of one part more, where that part becomes two. Other parts stay as they are, bit by bit, and integers add
+/// up exactly. Noise is σ times that.
 ///
 /// # References
 /// Casacuberta, Shoemate, Vadhan and Wagaman, *Widespread Underestimation of Sensitivity in Differentially Private

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::model::Clipping;
 use crate::train::adaptive::Adaptive;
 use crate::train::error::TrainError;
-use crate::train::noise::{FEWER_UNITS_PER_PART, Lattice, UNITS_PER_PART};
+use crate::train::noise::{FEWER_UNITS_PER_PART, Lattice, UNITS_PER_PART, most_in_part};
 pub use crate::train::warning::Warning;
 
 /// How much noise there is.
@@ -90,6 +90,8 @@ pub struct DpPlan {
     rate: Ratio,
     #[serde(skip)]
     steps: u64,
+    #[serde(skip)]
+    most_in_part: usize,
 }
 
 /// [`Clipping`], as it is written down.
@@ -155,6 +157,7 @@ impl DpPlan {
             }
         };
         let lattice = lattice_of(multiplier)?;
+        let per_part = units_per_part(request);
         let clipping = match request.clipping.clone() {
             Clipping::Flat { bound } => Clip::Flat { bound },
             Clipping::PerLayer { bounds } => Clip::PerLayer { bounds },
@@ -170,7 +173,7 @@ impl DpPlan {
             adaptive: request.adaptive,
             noise_multiplier: multiplier,
             divisor,
-            parts: parts(request, expected.unwrap_or(divisor)),
+            parts: (expected.unwrap_or(divisor) / per_part).ceil().clamp(1.0, f64::from(u32::MAX)) as u32,
             weights,
             lattice_step: lattice.step(),
             delta: request.delta,
@@ -178,6 +181,7 @@ impl DpPlan {
             lattice,
             rate,
             steps: request.steps,
+            most_in_part: most_in_part(per_part),
         })
     }
 
@@ -253,6 +257,11 @@ impl DpPlan {
     /// Into how many parts a sample is dealt.
     pub fn parts(&self) -> u32 {
         self.parts
+    }
+
+    /// How many units a part has at most, however many there are in the table: a larger one is halved.
+    pub fn most_in_part(&self) -> usize {
+        self.most_in_part
     }
 
     /// How many weights are trained.
@@ -353,11 +362,10 @@ impl DpPlan {
     }
 }
 
-/// Into how many parts a sample of that many units on average is dealt.
-fn parts(request: &PlanRequest, expected: f64) -> u32 {
+/// How many units a part has on average.
+fn units_per_part(request: &PlanRequest) -> f64 {
     let few = request.several_positions || request.rows_per_unit > 1 || request.adaptive.is_some();
-    let units = if few { FEWER_UNITS_PER_PART } else { UNITS_PER_PART };
-    (expected / units).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
+    if few { FEWER_UNITS_PER_PART } else { UNITS_PER_PART }
 }
 
 /// The rate, rounded up to a multiple of 2^-62, which the sampler meets exactly.

@@ -12,6 +12,7 @@ use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
 use crate::train::files::PublicFiles;
 use crate::train::folder::{CARD, WORDS, describe};
+use crate::train::forecast::Amounts;
 use crate::train::job::{Job, MOST_PHYSICAL};
 use crate::train::key::{JobFile, unusable};
 use crate::train::load::{Data, Source, Vocabulary};
@@ -34,6 +35,7 @@ pub struct TrainingSession {
     files: PublicFiles,
     vocabulary: Option<Arc<Vocabulary>>,
     accuracy: Option<Accuracy>,
+    left: Option<Amounts>,
     reader: Option<Reader>,
 }
 
@@ -59,6 +61,7 @@ impl TrainingSession {
     /// # Errors
     /// As [`TrainingSession::open`].
     pub fn new(mut job: Job, base: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
+        job.check()?;
         let base = base.to_owned();
         let mut files = PublicFiles::default();
         let shape = job.shape_among(&mut files, &base)?;
@@ -73,7 +76,7 @@ impl TrainingSession {
         files.forget_bytes();
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
         rehearse(&job, &plan, model.model(), shape)?;
-        Ok(Self { job, base, plan, model, shape, memory, files, vocabulary, accuracy: None, reader })
+        Ok(Self { job, base, plan, model, shape, memory, files, vocabulary, accuracy: None, left: None, reader })
     }
 
     /// Has at most so many threads work instead of as many as there are cores. The model is the same, bit by bit.
@@ -106,9 +109,18 @@ impl TrainingSession {
         self.accuracy.as_ref()
     }
 
+    /// What was left of the budget, in the tightest scope, when it had been trained.
+    pub fn left(&self) -> Option<Amounts> {
+        self.left
+    }
+
     /// Where the model goes.
     pub fn folder(&self) -> PathBuf {
         self.base.join(&self.job.output.folder)
+    }
+
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.folder().join("checkpoint")
     }
 
     pub(crate) fn ledger_path(&self) -> PathBuf {
@@ -198,7 +210,7 @@ impl TrainingSession {
         let mut open = |data: &Data| Source::open_among(files, data, &self.base, unit, self.reader);
         let source = open(&self.job.data)?;
         let measured = self.job.evaluation.as_ref().map(|part| open(&part.data)).transpose()?;
-        let folder = self.folder();
+        let (folder, checkpoint) = (self.folder(), self.checkpoint());
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
         let description = self.description()?;
@@ -222,7 +234,7 @@ impl TrainingSession {
             ledger: &ledger,
             scope: self.job.ledger.scope.clone(),
             limits: &limits,
-            checkpoint: folder.join("checkpoint"),
+            checkpoint,
             every: self.job.training.checkpoint_every.get(),
             operator,
         };
@@ -241,8 +253,13 @@ impl TrainingSession {
                 return Err(error);
             }
         }
+        if trained.is_ok() {
+            self.left = Some(ledger.remaining(&self.job.ledger.scope).await?.into());
+        }
         ledger.close().await;
-        if let (Err(TrainError::Ledger(LedgerError::Refused { .. })), false) = (&trained, resume) {
+        if let (Err(TrainError::Ledger(LedgerError::Refused { .. }) | TrainError::Field { .. }), false) =
+            (&trained, resume)
+        {
             // Nothing was charged, and the key was used for nothing: the job was not begun.
             key.remove()?;
         }

@@ -1,6 +1,6 @@
 //! A run: charge, then look; sample, clip, add up, add noise, step.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dither_core::{GateError, Measurement, Receipt, RequestId, Sensitive};
 use dither_ledger::{ChargeRequest, Ledger, Outcome, ScopeLimit, ScopePath};
@@ -98,8 +98,17 @@ pub(crate) fn request(
     let schedule = serde_json::to_string(schedule).map_err(|error| TrainError::Job(error.to_string()))?;
     // Other physical batches round sums of floats differently: the same noise must not be added to two of them.
     let (plan, physical) = (plan.json(), physical.to_string());
-    let parts = ["dither training 5", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
+    let parts = ["dither training 6", scope.as_str(), &plan, &schedule, description, &physical].map(str::as_bytes);
     Ok(RequestId::digest(parts.into_iter().chain([job.key().name().as_slice()])))
+}
+
+/// Refuses the place of a checkpoint for a run that was never charged: what lies there is of another run.
+pub(crate) fn unused(checkpoint: &Path) -> Result<(), TrainError> {
+    if !checkpoint.exists() {
+        return Ok(());
+    }
+    let problem = format!("another run has its checkpoint {} there", checkpoint.display());
+    Err(TrainError::field("output.folder", problem, "choose another `output.folder`"))
 }
 
 impl<M: Model + ?Sized> Run<'_, M> {
@@ -111,9 +120,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
     /// a checkpoint is written.
     ///
     /// # Errors
-    /// A ledger that refuses, and a plan of another model, cost nothing. After the charge: [`TrainError::Table`],
-    /// [`TrainError::TableChanged`], [`TrainError::Checkpoint`], [`TrainError::Stopped`], [`TrainError::Ended`]. The charge
-    /// stands, for all steps: steps that were not executed are not refunded.
+    /// A ledger that refuses, a plan of another model, and a checkpoint of another run cost nothing. After the charge:
+    /// [`TrainError::Table`], [`TrainError::TableChanged`], [`TrainError::Checkpoint`], [`TrainError::Stopped`],
+    /// [`TrainError::Ended`]. The charge stands, for all steps: steps that were not executed are not refunded.
     ///
     /// # Privacy
     /// The weights, and all weights on the way, are as private as [`DpPlan::event`] says, for the neighbours and the unit of
@@ -136,6 +145,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let request = request(scope, self.plan, &self.schedule, description, self.physical, self.job)?;
         self.job.bind(request)?;
         let charged_before = self.ledger.charge_of(request).await?.is_some();
+        if !charged_before {
+            unused(&self.checkpoint)?;
+        }
         let (event, delta) = (self.plan.event().clone(), self.plan.delta());
         let label = format!("train {}", self.plan.json());
         let charge = ChargeRequest { request, key: None, scope: self.scope.clone(), event, delta, label };
@@ -171,7 +183,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
         }
         let mut key = self.job.of(request);
         let mut trainer = Trainer {
-            sampler: Sampler::new(self.job.of(request), self.plan.rate(), self.plan.parts()),
+            sampler: Sampler::new(self.job.of(request), self.plan.rate(), self.plan.parts(), self.plan.most_in_part()),
             plan: self.plan,
             model: &mut *self.model,
             table,

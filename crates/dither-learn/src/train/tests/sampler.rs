@@ -53,7 +53,7 @@ fn check(sample: impl Fn(u64) -> Vec<u32>) -> Result<(), Misfit> {
 
 fn sampler(parts: u32) -> Sampler {
     // The largest multiple of 2^-62 that is no more than a tenth.
-    Sampler::new(known_key(1), Ratio::new((RATE * 2f64.powi(62)) as u128, 1 << 62).unwrap(), parts)
+    Sampler::new(known_key(1), Ratio::new((RATE * 2f64.powi(62)) as u128, 1 << 62).unwrap(), parts, UNITS)
 }
 
 fn flat(parts: Vec<Vec<u32>>) -> Vec<u32> {
@@ -92,7 +92,7 @@ fn ac_10_mutants_of_the_sampler_are_caught() {
     };
     assert!(check(twins).is_err());
     // A rate that is a tenth too large.
-    let larger = Sampler::new(known_key(1), Ratio::new(11, 100).unwrap(), 1);
+    let larger = Sampler::new(known_key(1), Ratio::new(11, 100).unwrap(), 1, 1000);
     assert!(check(|step| flat(larger.sample(step, UNITS).unwrap())).is_err());
 }
 
@@ -119,12 +119,12 @@ fn parts_are_dealt_evenly_and_by_themselves() {
 
 #[test]
 fn rates_at_the_ends_are_exact() {
-    let all = Sampler::new(known_key(1), Ratio::new(1, 1).unwrap(), 1);
+    let all = Sampler::new(known_key(1), Ratio::new(1, 1).unwrap(), 1, 1000);
     assert_eq!(all.sample(0, 1000).unwrap()[0].len(), 1000);
     assert_eq!(all.sample(0, 0).unwrap(), vec![Vec::<u32>::new()]);
-    let least = Sampler::new(known_key(1), Ratio::new(1, u128::MAX).unwrap(), 1);
+    let least = Sampler::new(known_key(1), Ratio::new(1, u128::MAX).unwrap(), 1, 1000);
     assert!((0..100).all(|step| least.sample(step, 1000).unwrap()[0].is_empty()));
-    let most = Sampler::new(known_key(1), Ratio::new(u128::MAX - 1, u128::MAX).unwrap(), 1);
+    let most = Sampler::new(known_key(1), Ratio::new(u128::MAX - 1, u128::MAX).unwrap(), 1, 1000);
     assert_eq!(most.sample(0, 1000).unwrap()[0].len(), 1000);
 }
 
@@ -133,6 +133,22 @@ fn a_step_that_is_repeated_has_the_same_sample() {
     let again = sampler(4);
     assert_eq!(sampler(4).sample(17, 500), again.sample(17, 500));
     assert_ne!(again.sample(17, 500), again.sample(18, 500));
-    let other = Sampler::new(known_key(9), Ratio::new(1, 10).unwrap(), 4);
+    let other = Sampler::new(known_key(9), Ratio::new(1, 10).unwrap(), 4, 1000);
     assert_ne!(other.sample(17, 500), again.sample(17, 500));
+}
+
+#[test]
+fn parts_that_are_too_large_are_halved_by_a_coin_of_each_unit() {
+    let sampler = Sampler::new(known_key(1), Ratio::new(1, 1).unwrap(), 1, 2);
+    let mut together = [0; 6];
+    for step in 0..STEPS {
+        let parts = sampler.sample(step, 4).unwrap();
+        assert!(parts.iter().all(|part| part.len() <= 2 && part.is_sorted()));
+        assert_eq!(flat(parts.clone()), [0, 1, 2, 3]);
+        let pairs = (0..4u32).flat_map(|i| (0..i).map(move |j| [j, i]));
+        pairs.zip(&mut together).for_each(|(pair, count)| *count += u64::from(parts.iter().any(|part| *part == pair)));
+    }
+    // Four units fall apart two and two with 3/7, so that a unit stays with one of three others; or three and one with
+    // 4/7, of which three two stay together: 3/7 · 1/3 + 4/7 · 1/2 · 1/3.
+    assert_eq!(check_events(&together, &[5.0 / 21.0; 6], STEPS, FALSE_ALARM), Ok(()));
 }

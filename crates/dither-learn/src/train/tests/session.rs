@@ -110,6 +110,59 @@ async fn a_budget_that_is_too_small_refuses_before_anything_is_written() {
     assert_eq!(error.code(), "budget-exceeded");
 }
 
+#[test]
+fn what_training_would_refuse_is_refused_when_the_job_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path());
+    let bounds = "lower = -1, upper = 1";
+    // In the rows of the run, and in those of the evaluation.
+    let second = |old: &str, new: &str| {
+        let (first, rest) = JOB.split_once("[evaluation]").unwrap();
+        format!("{first}[evaluation]{}", rest.replace(old, new))
+    };
+    for (job, field) in [
+        (JOB.replacen(bounds, "lower = 90, upper = 17", 1), "data: the bounds of `x` are none"),
+        (JOB.replacen(bounds, "values = []", 1), "data: `x` has no values"),
+        (JOB.replacen(bounds, "lower = 0, upper = 1, missing = nan", 1), "data.features: "),
+        (JOB.replacen(r#"classes = ["a", "b"]"#, "classes = []", 1), "data: `y` has no values"),
+        (JOB.replacen(r#"file = "table.csv""#, "file = \"table.csv\"\ndelimiter = '\"'", 1), "data.delimiter: "),
+        (second(bounds, "lower = 90, upper = 17"), "data: the bounds of `x` are none"),
+        (second(bounds, "values = []"), "data: `x` has no values"),
+        (JOB.replace("learning_rate = 0.1", "learning_rate = 1e308"), "optimizer.learning_rate: "),
+        (JOB.replace("learning_rate = 0.1", "learning_rate = 0.1\nbeta1 = 1"), "optimizer: "),
+    ] {
+        std::fs::write(folder.path().join("job.toml"), &job).unwrap();
+        let error = TrainingSession::open(&folder.path().join("job.toml")).map(|_| ()).unwrap_err();
+        assert!(error.to_string().starts_with(field), "{error}: {job}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_with_the_checkpoint_of_another_run_is_refused_before_the_charge() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path()).train(false, false, &mut |_| true).await.unwrap();
+    let kept = std::fs::read(folder.path().join("model/checkpoint")).unwrap();
+    let second = |to: &str| {
+        let job = format!("run = \"second\"\n{JOB}").replace("folder = \"model\"", &format!("folder = {to:?}"));
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        TrainingSession::open(&folder.path().join("job.toml")).unwrap()
+    };
+    // Asked twice: it was not begun.
+    for _ in 0..2 {
+        for error in [
+            second("model").forecast().await.map(|_| ()).unwrap_err(),
+            second("model").train(false, false, &mut |_| true).await.map(|_| ()).unwrap_err(),
+        ] {
+            assert!(error.to_string().starts_with("output.folder: another run has its checkpoint"), "{error}");
+            assert_eq!(error.hint().unwrap(), "choose another `output.folder`");
+        }
+    }
+    assert_eq!(Setup::new(folder.path(), 1).charges().await, 2, "the first run and its evaluation");
+    assert_eq!(std::fs::read(folder.path().join("model/checkpoint")).unwrap(), kept);
+    second("other").train(false, false, &mut |_| true).await.unwrap();
+    assert_eq!(Setup::new(folder.path(), 1).charges().await, 4);
+}
+
 #[tokio::test]
 async fn networks_train_and_those_that_do_not_fit_the_table_are_refused_before_the_charge() {
     let folder = tempfile::tempdir().unwrap();
@@ -289,7 +342,7 @@ async fn a_plan_says_what_is_left_and_what_a_run_takes_and_touches_nothing() {
     assert!(done.evaluation_charged_before && done.left_now == then && done.left_then == Some(then));
     // A budget that has no room, and one that the ledger has a lower limit for.
     for (old, new) in [("epsilon = 20", "epsilon = 1.5"), ("epsilon = 20", "epsilon = 30")] {
-        let job = JOB.replace(old, new).replace("steps = 60", "steps = 61");
+        let job = JOB.replace(old, new).replace("steps = 60", "steps = 61").replace("model\"\n", "other\"\n");
         std::fs::write(folder.path().join("job.toml"), job).unwrap();
         let mut session = TrainingSession::open(&folder.path().join("job.toml")).unwrap();
         let forecast = session.forecast().await.unwrap();
