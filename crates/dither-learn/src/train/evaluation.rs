@@ -14,8 +14,8 @@ use crate::train::job::EvaluationPart;
 use crate::train::key::JobFile;
 use crate::train::load::Source;
 
-/// How many units are predicted at once.
-const UNITS_AT_ONCE: usize = 256;
+/// How many rows about nobody are predicted at once.
+const ROWS_AT_ONCE: usize = 256;
 
 /// Noisy counts of right and wrong rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -64,8 +64,8 @@ pub(crate) fn request(
 /// Charges and counts. The same model on the same table is answered once, and then for free.
 ///
 /// # Privacy
-/// ε of the part, δ = 0, for the neighbours of the run. A unit has at most so many rows, each of which is right or wrong:
-/// either count moves by at most as many, and both have Laplace noise for it.
+/// ε of the part, δ = 0, for the neighbours of the run. A unit has at most so many rows, each of which is right or
+/// wrong whatever other units there are: either count moves by at most as many, and both have Laplace noise for it.
 pub(crate) async fn evaluate(
     model: &mut dyn Model,
     part: &EvaluationPart,
@@ -108,7 +108,7 @@ pub fn accuracy_on(model: &mut dyn Model, rows: &Rows) -> Result<f64, TrainError
     let wrong = |problem| TrainError::field("evaluation.data", problem, "use rows with classes that fit the model");
     let all: Vec<u32> = (0..rows.count() as u32).collect();
     let mut right = 0;
-    for chunk in all.chunks(UNITS_AT_ONCE) {
+    for chunk in all.chunks(ROWS_AT_ONCE) {
         let (inputs, targets) = (rows.inputs(chunk), rows.targets(chunk));
         let Targets::Classes(classes) = targets else { return Err(wrong("it has no classes".to_owned())) };
         right += right_in(model, &inputs, &classes).map_err(wrong)?;
@@ -117,11 +117,14 @@ pub fn accuracy_on(model: &mut dyn Model, rows: &Rows) -> Result<f64, TrainError
 }
 
 /// Right and wrong rows.
-fn count(model: &mut dyn Model, table: &Table) -> Result<Vec<i128>, String> {
+///
+/// # Privacy
+/// Each unit is predicted by itself: kernels may round scores in another way in other company, and of two classes that
+/// are nearly as likely the other one would win. So a unit changes what is counted of its own rows and of no others.
+pub(crate) fn count(model: &mut dyn Model, table: &Table) -> Result<Vec<i128>, String> {
     let (mut right, mut all) = (0, 0);
-    let units: Vec<u32> = (0..table.units() as u32).collect();
-    for chunk in units.chunks(UNITS_AT_ONCE) {
-        let batch = table.batch(chunk);
+    for unit in 0..table.units() as u32 {
+        let batch = table.batch(&[unit]);
         let Targets::Classes(classes) = &batch.targets else { continue };
         right += right_in(model, &batch.inputs, classes)? as i128;
         all += classes.len() as i128;

@@ -5,6 +5,7 @@ mod audit;
 mod bounds;
 mod counted;
 mod data;
+mod evaluation;
 mod folder;
 mod inversion;
 mod mutants;
