@@ -13,7 +13,7 @@ use crate::train::evaluation;
 use crate::train::key::JobFile;
 use crate::train::memory::{Memory, shown};
 use crate::train::session::TrainingSession;
-use crate::train::trainer::{Finished, request};
+use crate::train::trainer::{Finished, request, unused};
 
 /// What a run would be charged, leave, need and last.
 ///
@@ -80,7 +80,7 @@ impl TrainingSession {
     /// What the run would be charged, leave, need and last. It takes seconds: gradients of made-up rows and noise are timed.
     ///
     /// # Errors
-    /// A ledger that cannot be read.
+    /// A ledger that cannot be read, and a folder with the checkpoint of another run.
     pub async fn forecast(&mut self) -> Result<Forecast, TrainError> {
         let budget = self.budget().await?;
         let time = self.time().await?;
@@ -125,6 +125,7 @@ impl TrainingSession {
         }
         let mut costs = Vec::new();
         if !run {
+            unused(&self.checkpoint())?;
             costs.push(Cost::of(self.plan().event(), self.plan().delta())?);
         }
         if let (Some(part), false) = (&self.job().evaluation, evaluated) {

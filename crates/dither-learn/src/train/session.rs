@@ -111,6 +111,10 @@ impl TrainingSession {
         self.base.join(&self.job.output.folder)
     }
 
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.folder().join("checkpoint")
+    }
+
     pub(crate) fn ledger_path(&self) -> PathBuf {
         self.base.join(&self.job.ledger.file)
     }
@@ -198,7 +202,7 @@ impl TrainingSession {
         let mut open = |data: &Data| Source::open_among(files, data, &self.base, unit, self.reader);
         let source = open(&self.job.data)?;
         let measured = self.job.evaluation.as_ref().map(|part| open(&part.data)).transpose()?;
-        let folder = self.folder();
+        let (folder, checkpoint) = (self.folder(), self.checkpoint());
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let limits = self.job.limits();
         let description = self.description()?;
@@ -222,7 +226,7 @@ impl TrainingSession {
             ledger: &ledger,
             scope: self.job.ledger.scope.clone(),
             limits: &limits,
-            checkpoint: folder.join("checkpoint"),
+            checkpoint,
             every: self.job.training.checkpoint_every.get(),
             operator,
         };
@@ -242,7 +246,9 @@ impl TrainingSession {
             }
         }
         ledger.close().await;
-        if let (Err(TrainError::Ledger(LedgerError::Refused { .. })), false) = (&trained, resume) {
+        if let (Err(TrainError::Ledger(LedgerError::Refused { .. }) | TrainError::Field { .. }), false) =
+            (&trained, resume)
+        {
             // Nothing was charged, and the key was used for nothing: the job was not begun.
             key.remove()?;
         }

@@ -1,6 +1,6 @@
 //! A run: charge, then look; sample, clip, add up, add noise, step.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dither_core::{GateError, Measurement, Receipt, RequestId, Sensitive};
 use dither_ledger::{ChargeRequest, Ledger, Outcome, ScopeLimit, ScopePath};
@@ -102,6 +102,15 @@ pub(crate) fn request(
     Ok(RequestId::digest(parts.into_iter().chain([job.key().name().as_slice()])))
 }
 
+/// Refuses the place of a checkpoint for a run that was never charged: what lies there is of another run.
+pub(crate) fn unused(checkpoint: &Path) -> Result<(), TrainError> {
+    if !checkpoint.exists() {
+        return Ok(());
+    }
+    let problem = format!("another run has its checkpoint {} there", checkpoint.display());
+    Err(TrainError::field("output.folder", problem, "choose another `output.folder`"))
+}
+
 impl<M: Model + ?Sized> Run<'_, M> {
     /// Charges the whole run, then trains: from the beginning, or from a checkpoint if there is one.
     ///
@@ -111,9 +120,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
     /// a checkpoint is written.
     ///
     /// # Errors
-    /// A ledger that refuses, and a plan of another model, cost nothing. After the charge: [`TrainError::Table`],
-    /// [`TrainError::TableChanged`], [`TrainError::Checkpoint`], [`TrainError::Stopped`], [`TrainError::Ended`]. The charge
-    /// stands, for all steps: steps that were not executed are not refunded.
+    /// A ledger that refuses, a plan of another model, and a checkpoint of another run cost nothing. After the charge:
+    /// [`TrainError::Table`], [`TrainError::TableChanged`], [`TrainError::Checkpoint`], [`TrainError::Stopped`],
+    /// [`TrainError::Ended`]. The charge stands, for all steps: steps that were not executed are not refunded.
     ///
     /// # Privacy
     /// The weights, and all weights on the way, are as private as [`DpPlan::event`] says, for the neighbours and the unit of
@@ -136,6 +145,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let request = request(scope, self.plan, &self.schedule, description, self.physical, self.job)?;
         self.job.bind(request)?;
         let charged_before = self.ledger.charge_of(request).await?.is_some();
+        if !charged_before {
+            unused(&self.checkpoint)?;
+        }
         let (event, delta) = (self.plan.event().clone(), self.plan.delta());
         let label = format!("train {}", self.plan.json());
         let charge = ChargeRequest { request, key: None, scope: self.scope.clone(), event, delta, label };

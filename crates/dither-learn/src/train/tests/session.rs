@@ -111,6 +111,32 @@ async fn a_budget_that_is_too_small_refuses_before_anything_is_written() {
 }
 
 #[tokio::test]
+async fn a_folder_with_the_checkpoint_of_another_run_is_refused_before_the_charge() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path()).train(false, false, &mut |_| true).await.unwrap();
+    let kept = std::fs::read(folder.path().join("model/checkpoint")).unwrap();
+    let second = |to: &str| {
+        let job = format!("run = \"second\"\n{JOB}").replace("folder = \"model\"", &format!("folder = {to:?}"));
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        TrainingSession::open(&folder.path().join("job.toml")).unwrap()
+    };
+    // Asked twice: it was not begun.
+    for _ in 0..2 {
+        for error in [
+            second("model").forecast().await.map(|_| ()).unwrap_err(),
+            second("model").train(false, false, &mut |_| true).await.map(|_| ()).unwrap_err(),
+        ] {
+            assert!(error.to_string().starts_with("output.folder: another run has its checkpoint"), "{error}");
+            assert_eq!(error.hint().unwrap(), "choose another `output.folder`");
+        }
+    }
+    assert_eq!(Setup::new(folder.path(), 1).charges().await, 2, "the first run and its evaluation");
+    assert_eq!(std::fs::read(folder.path().join("model/checkpoint")).unwrap(), kept);
+    second("other").train(false, false, &mut |_| true).await.unwrap();
+    assert_eq!(Setup::new(folder.path(), 1).charges().await, 4);
+}
+
+#[tokio::test]
 async fn networks_train_and_those_that_do_not_fit_the_table_are_refused_before_the_charge() {
     let folder = tempfile::tempdir().unwrap();
     prepared(folder.path());
@@ -289,7 +315,7 @@ async fn a_plan_says_what_is_left_and_what_a_run_takes_and_touches_nothing() {
     assert!(done.evaluation_charged_before && done.left_now == then && done.left_then == Some(then));
     // A budget that has no room, and one that the ledger has a lower limit for.
     for (old, new) in [("epsilon = 20", "epsilon = 1.5"), ("epsilon = 20", "epsilon = 30")] {
-        let job = JOB.replace(old, new).replace("steps = 60", "steps = 61");
+        let job = JOB.replace(old, new).replace("steps = 60", "steps = 61").replace("model\"\n", "other\"\n");
         std::fs::write(folder.path().join("job.toml"), job).unwrap();
         let mut session = TrainingSession::open(&folder.path().join("job.toml")).unwrap();
         let forecast = session.forecast().await.unwrap();
