@@ -87,7 +87,7 @@ fn a_model_is_planned_for_free_trained_once_and_resumed_for_free() {
     let trained = train(folder.path(), &[]);
     assert!(trained.status.success(), "{}", text(&trained.stderr));
     let told = text(&trained.stdout);
-    assert!(told.starts_with("charged ε 2.0000 δ 1e-6 · 20 steps · receipt 2:"), "{told}");
+    assert!(told.starts_with("charged ε 2.0000 δ 1e-6 · 20 steps · left ε 8.0000, δ 9.9e-5 · receipt 2:"), "{told}");
     assert!(!text(&trained.stderr).contains("loss"), "losses are for operators");
     let weights = std::fs::read(folder.path().join("model/model.safetensors")).unwrap();
 
@@ -96,6 +96,7 @@ fn a_model_is_planned_for_free_trained_once_and_resumed_for_free() {
     let resumed = train(folder.path(), &["--resume"]);
     let told = text(&resumed.stdout);
     assert!(told.starts_with("charged nothing for training: it had ended before, at ε 2.0000 δ 1e-6"), "{told}");
+    assert!(told.contains(" · left ε 8.0000, δ 9.9e-5 · receipt "), "{told}");
     assert_eq!(std::fs::read(folder.path().join("model/model.safetensors")).unwrap(), weights);
 }
 

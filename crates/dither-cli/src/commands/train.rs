@@ -81,8 +81,9 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
         (true, false) => format!("charged nothing for training: {amounts} were charged when the run began"),
         (true, true) => format!("charged nothing for training: it had ended before, at {amounts}"),
     };
+    let left = session.left().map_or(String::new(), |left| format!(" · left {left}"));
     let text = format!(
-        "{accuracy}{charged} · {} steps · receipt {}\nwritten to {}\n",
+        "{accuracy}{charged} · {} steps{left} · receipt {}\nwritten to {}\n",
         trained.finished.executed,
         trained.receipt,
         session.folder().display(),

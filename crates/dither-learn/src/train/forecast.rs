@@ -1,6 +1,6 @@
 //! What a run would be charged, leave, need and last: all of it before the charge.
 
-use std::fmt::Write;
+use std::fmt::{Display, Formatter, Write};
 
 use dither_accounting::{Cost, Filter, Remaining, Spent};
 use dither_core::Delta;
@@ -73,6 +73,14 @@ pub struct TimeForecast {
 impl From<Remaining> for Amounts {
     fn from(left: Remaining) -> Self {
         Self { epsilon: left.epsilon_nanos as f64 / 1e9, delta: left.delta_attos as f64 / 1e18 }
+    }
+}
+
+impl Display for Amounts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        // Never more than there is; what is left of a decimal is one but for its last bits.
+        write!(f, "ε {:.4}", (self.epsilon * 1e4 + 1e-6).floor() / 1e4)?;
+        if self.delta == 0.0 { Ok(()) } else { write!(f, ", δ {:e}", self.delta) }
     }
 }
 
@@ -188,20 +196,15 @@ impl Forecast {
     /// In words, what the summary of the plan does not say.
     pub fn words(&self) -> String {
         let mut text = String::new();
-        let amounts = |Amounts { epsilon, delta }: &Amounts| {
-            // Never more than there is; what is left of a decimal is one but for its last bits.
-            let epsilon = (epsilon * 1e4 + 1e-6).floor() / 1e4;
-            if *delta == 0.0 { format!("ε {epsilon:.4}") } else { format!("ε {epsilon:.4}, δ {delta:e}") }
-        };
         let BudgetForecast { left_now, left_then, run_charged_before, evaluation_charged_before } = &self.budget;
-        let _ = writeln!(text, "left now   {}", amounts(left_now));
+        let _ = writeln!(text, "left now   {left_now}");
         let free = match (run_charged_before, self.evaluation_epsilon.is_some() && !evaluation_charged_before) {
             (false, _) => "",
             (true, true) => ", after the evaluation; the run was charged before, and --resume goes on for free",
             (true, false) => ": this was charged before, and --resume goes on for free",
         };
         let _ = match left_then {
-            Some(then) => writeln!(text, "left then  {}{free}", amounts(then)),
+            Some(then) => writeln!(text, "left then  {then}{free}"),
             None => writeln!(text, "left then  it does not fit and would be refused"),
         };
         let Memory { always, batch, physical, threads, .. } = self.memory;

@@ -12,6 +12,7 @@ use crate::train::error::TrainError;
 use crate::train::evaluation::{Accuracy, Place, evaluate};
 use crate::train::files::PublicFiles;
 use crate::train::folder::{CARD, WORDS, describe};
+use crate::train::forecast::Amounts;
 use crate::train::job::{Job, MOST_PHYSICAL};
 use crate::train::key::{JobFile, unusable};
 use crate::train::load::{Data, Source, Vocabulary};
@@ -34,6 +35,7 @@ pub struct TrainingSession {
     files: PublicFiles,
     vocabulary: Option<Arc<Vocabulary>>,
     accuracy: Option<Accuracy>,
+    left: Option<Amounts>,
     reader: Option<Reader>,
 }
 
@@ -73,7 +75,7 @@ impl TrainingSession {
         files.forget_bytes();
         let plan = DpPlan::new(&job.plan_request()?, model.model().trainable().len())?;
         rehearse(&job, &plan, model.model(), shape)?;
-        Ok(Self { job, base, plan, model, shape, memory, files, vocabulary, accuracy: None, reader })
+        Ok(Self { job, base, plan, model, shape, memory, files, vocabulary, accuracy: None, left: None, reader })
     }
 
     /// Has at most so many threads work instead of as many as there are cores. The model is the same, bit by bit.
@@ -104,6 +106,11 @@ impl TrainingSession {
     /// How often the model was right, if the job says that it is measured and it was trained.
     pub fn accuracy(&self) -> Option<&Accuracy> {
         self.accuracy.as_ref()
+    }
+
+    /// What was left of the budget, in the tightest scope, when it had been trained.
+    pub fn left(&self) -> Option<Amounts> {
+        self.left
     }
 
     /// Where the model goes.
@@ -244,6 +251,9 @@ impl TrainingSession {
                 ledger.close().await;
                 return Err(error);
             }
+        }
+        if trained.is_ok() {
+            self.left = Some(ledger.remaining(&self.job.ledger.scope).await?.into());
         }
         ledger.close().await;
         if let (Err(TrainError::Ledger(LedgerError::Refused { .. }) | TrainError::Field { .. }), false) =
