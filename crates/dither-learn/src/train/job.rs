@@ -312,6 +312,14 @@ impl Job {
         Self::parse(&text)
     }
 
+    /// Checks what it says of data and optimiser by itself, so that nothing of it is refused only when training begins.
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
+        let unit = self.unit.column.as_deref();
+        let measured = self.evaluation.iter().map(|part| &part.data);
+        [&self.data].into_iter().chain(measured).try_for_each(|data| data.check(unit))?;
+        self.schedule().check()
+    }
+
     /// The name of its key: a digest of everything it says.
     pub fn name(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();

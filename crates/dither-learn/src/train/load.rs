@@ -161,53 +161,23 @@ impl Source {
             vocabulary: files.vocabulary(data, base)?,
             reader: None,
         };
+        data.check(unit)?;
         let mut columns: Vec<&str> = unit.into_iter().collect();
         let (file, delimiter, names) = match data {
             Data::Table { file, delimiter, columns: names, features, label } => {
-                if features.is_empty() {
-                    return Err(TrainError::field("data.features", "there is none", "list at least one column"));
-                }
-                for feature in features {
-                    columns.push(match feature {
-                        Feature::Number { column, lower, upper, missing } => {
-                            bounds(column, *lower, *upper)?;
-                            if missing.is_some_and(|missing| !missing.is_finite()) {
-                                let problem = format!("`missing` of `{column}` is no number");
-                                return Err(TrainError::field("data.features", problem, "write a number"));
-                            }
-                            column
-                        }
-                        Feature::Category { column, values } => {
-                            some(column, values.len())?;
-                            column
-                        }
-                    });
-                }
-                columns.push(label.column()?);
+                columns.extend(features.iter().map(Feature::column).chain([label.column()]));
                 (file, *delimiter, names)
             }
             Data::Text { file, delimiter, columns: names, text, label, .. } => {
-                columns.push(text);
-                if let Some(label) = label {
-                    columns.push(label.column()?);
-                }
+                columns.extend([text.as_str()].into_iter().chain(label.as_ref().map(Label::column)));
                 (file, *delimiter, names)
             }
-            Data::Images { images, labels, classes, pixels } => {
-                if unit.is_some() {
-                    return Err(TrainError::field("unit.column", "images have no columns", "leave it out"));
-                }
-                if *classes == 0 || !(1..=1 << 24).contains(pixels) {
-                    return Err(TrainError::field("data.pixels", "no class or no pixel", "28 · 28 is 784"));
-                }
+            Data::Images { images, labels, .. } => {
                 open(&base.join(images))?;
                 open(&base.join(labels))?;
                 return Ok(source);
             }
         };
-        if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
-            return Err(TrainError::field("data.delimiter", format!("{delimiter:?}"), "use a comma or a tab"));
-        }
         let path = base.join(file);
         source.reader = reader.filter(|reader| reader.reads(file));
         source.header = match (names, source.reader) {
@@ -359,7 +329,60 @@ impl Source {
     }
 }
 
+impl Data {
+    /// Checks what is declared, without a look at the files.
+    pub(crate) fn check(&self, unit: Option<&str>) -> Result<(), TrainError> {
+        let delimiter = match self {
+            Self::Table { delimiter, features, label, .. } => {
+                if features.is_empty() {
+                    return Err(TrainError::field("data.features", "there is none", "list at least one column"));
+                }
+                features.iter().try_for_each(Feature::check)?;
+                label.check()?;
+                *delimiter
+            }
+            Self::Text { delimiter, label, .. } => {
+                label.as_ref().map_or(Ok(()), Label::check)?;
+                *delimiter
+            }
+            Self::Images { classes, pixels, .. } => {
+                if unit.is_some() {
+                    return Err(TrainError::field("unit.column", "images have no columns", "leave it out"));
+                }
+                if *classes == 0 || !(1..=1 << 24).contains(pixels) {
+                    return Err(TrainError::field("data.pixels", "no class or no pixel", "28 · 28 is 784"));
+                }
+                return Ok(());
+            }
+        };
+        if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
+            return Err(TrainError::field("data.delimiter", format!("{delimiter:?}"), "use a comma or a tab"));
+        }
+        Ok(())
+    }
+}
+
 impl Feature {
+    fn check(&self) -> Result<(), TrainError> {
+        match self {
+            Self::Number { column, lower, upper, missing } => {
+                bounds(column, *lower, *upper)?;
+                if missing.is_some_and(|missing| !missing.is_finite()) {
+                    let problem = format!("`missing` of `{column}` is no number");
+                    return Err(TrainError::field("data.features", problem, "write a number"));
+                }
+                Ok(())
+            }
+            Self::Category { column, values } => some(column, values.len()),
+        }
+    }
+
+    fn column(&self) -> &str {
+        match self {
+            Self::Number { column, .. } | Self::Category { column, .. } => column,
+        }
+    }
+
     /// How many inputs it becomes.
     pub fn width(&self) -> usize {
         match self {
@@ -397,10 +420,16 @@ impl Target {
 }
 
 impl Label {
-    fn column(&self) -> Result<&str, TrainError> {
+    fn check(&self) -> Result<(), TrainError> {
         match self {
-            Self::Class { column, classes } => some(column, classes.len()).map(|()| column.as_str()),
-            Self::Number { column, lower, upper } => bounds(column, *lower, *upper).map(|()| column.as_str()),
+            Self::Class { column, classes } => some(column, classes.len()),
+            Self::Number { column, lower, upper } => bounds(column, *lower, *upper),
+        }
+    }
+
+    fn column(&self) -> &str {
+        match self {
+            Self::Class { column, .. } | Self::Number { column, .. } => column,
         }
     }
 

@@ -49,6 +49,9 @@ fn small() -> f64 {
     1e-8
 }
 
+/// No more: weights must stay numbers, whatever is divided by.
+const LARGEST_RATE: f64 = 1e6;
+
 /// A method, its learning rate over the steps, and the average of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
@@ -77,29 +80,37 @@ pub struct Optimizer {
     pub(crate) average: Vec<f32>,
 }
 
-impl Optimizer {
-    /// An optimiser of these weights for so many steps.
-    ///
-    /// # Errors
-    /// Numbers that are not finite or out of range.
-    pub fn new(schedule: Schedule, steps: u64, weights: &[f32]) -> Result<Self, TrainError> {
+impl Schedule {
+    /// Checks that all numbers are in range.
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
         let unit = |value: f64| (0.0..1.0).contains(&value);
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        let method = match schedule.method {
+        let method = match self.method {
             Method::Sgd { momentum } => unit(momentum),
             Method::Adamw { beta1, beta2, epsilon, weight_decay } => {
                 unit(beta1) && unit(beta2) && positive(epsilon) && (0.0..=1e3).contains(&weight_decay)
             }
             Method::Adagrad { epsilon } => positive(epsilon),
         };
-        if !method || !schedule.average.is_none_or(unit) {
+        if !method || !self.average.is_none_or(unit) {
             let hint = "momentum, beta and average lie in [0, 1), epsilon is positive";
             return Err(TrainError::field("optimizer", "a parameter is out of range", hint));
         }
-        if !positive(schedule.learning_rate) {
-            let problem = format!("{}", schedule.learning_rate);
+        if !(positive(self.learning_rate) && self.learning_rate <= LARGEST_RATE) {
+            let problem = format!("{}", self.learning_rate);
             return Err(TrainError::field("optimizer.learning_rate", problem, "use a positive number, about 0.1"));
         }
+        Ok(())
+    }
+}
+
+impl Optimizer {
+    /// An optimiser of these weights for so many steps.
+    ///
+    /// # Errors
+    /// Numbers that are not finite or out of range.
+    pub fn new(schedule: Schedule, steps: u64, weights: &[f32]) -> Result<Self, TrainError> {
+        schedule.check()?;
         let zeros = || vec![0.0; weights.len()];
         let (first, second) = match schedule.method {
             Method::Sgd { momentum: 0.0 } => (Vec::new(), Vec::new()),

@@ -61,6 +61,7 @@ impl TrainingSession {
     /// # Errors
     /// As [`TrainingSession::open`].
     pub fn new(mut job: Job, base: &Path, reader: Option<Reader>) -> Result<Self, TrainError> {
+        job.check()?;
         let base = base.to_owned();
         let mut files = PublicFiles::default();
         let shape = job.shape_among(&mut files, &base)?;

@@ -110,6 +110,33 @@ async fn a_budget_that_is_too_small_refuses_before_anything_is_written() {
     assert_eq!(error.code(), "budget-exceeded");
 }
 
+#[test]
+fn what_training_would_refuse_is_refused_when_the_job_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    prepared(folder.path());
+    let bounds = "lower = -1, upper = 1";
+    // In the rows of the run, and in those of the evaluation.
+    let second = |old: &str, new: &str| {
+        let (first, rest) = JOB.split_once("[evaluation]").unwrap();
+        format!("{first}[evaluation]{}", rest.replace(old, new))
+    };
+    for (job, field) in [
+        (JOB.replacen(bounds, "lower = 90, upper = 17", 1), "data: the bounds of `x` are none"),
+        (JOB.replacen(bounds, "values = []", 1), "data: `x` has no values"),
+        (JOB.replacen(bounds, "lower = 0, upper = 1, missing = nan", 1), "data.features: "),
+        (JOB.replacen(r#"classes = ["a", "b"]"#, "classes = []", 1), "data: `y` has no values"),
+        (JOB.replacen(r#"file = "table.csv""#, "file = \"table.csv\"\ndelimiter = '\"'", 1), "data.delimiter: "),
+        (second(bounds, "lower = 90, upper = 17"), "data: the bounds of `x` are none"),
+        (second(bounds, "values = []"), "data: `x` has no values"),
+        (JOB.replace("learning_rate = 0.1", "learning_rate = 1e308"), "optimizer.learning_rate: "),
+        (JOB.replace("learning_rate = 0.1", "learning_rate = 0.1\nbeta1 = 1"), "optimizer: "),
+    ] {
+        std::fs::write(folder.path().join("job.toml"), &job).unwrap();
+        let error = TrainingSession::open(&folder.path().join("job.toml")).map(|_| ()).unwrap_err();
+        assert!(error.to_string().starts_with(field), "{error}: {job}");
+    }
+}
+
 #[tokio::test]
 async fn a_folder_with_the_checkpoint_of_another_run_is_refused_before_the_charge() {
     let folder = tempfile::tempdir().unwrap();
