@@ -39,7 +39,7 @@ fn tr_01_a_part_is_added_up_within_its_allowance_and_one_long_chain_would_not_be
             let (all, others) = (sum(MOST, physical, 1), sum(MOST - 1, physical, 3));
             assert!((all - others).unsigned_abs() as f64 <= plan.lattice().sensitivity().as_f64());
             // One unit more makes two of a full part.
-            for half in [1, 100, (MOST + 1) / 2] {
+            for half in [1, 100, MOST.div_ceil(2)] {
                 let halves = sum(half, physical, 2) + sum(MOST + 1 - half, physical, 1);
                 assert!((halves - all).unsigned_abs() as f64 <= plan.lattice().sensitivity().as_f64());
             }
