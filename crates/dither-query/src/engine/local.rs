@@ -30,7 +30,7 @@ pub struct LocalEngine {
 
 /// The bytes of memory for waiting rows of each thread, where nothing else is said; rows beyond go to disk. They are there or
 /// in the cache of files anyway, but the cache is given back when somebody needs it.
-const WAITING: usize = 8 << 20;
+const WAITING: usize = 4 << 20;
 
 impl LocalEngine {
     /// An engine with so many threads of work.
