@@ -168,7 +168,7 @@ impl QueryPlan {
 
     /// What should be known before the question is paid for. It follows from the question and the policy alone.
     pub fn warnings(&self) -> Vec<String> {
-        self.question.warnings.iter().cloned().chain(self.found_warnings()).collect()
+        self.question.warnings.iter().cloned().chain(self.found_warnings()).chain(self.rank_warnings()).collect()
     }
 
     /// Explains each aggregate.

@@ -245,6 +245,35 @@ max_rows_per_group = 1
 person = { type = "text" }
 "#;
 
+/// Tables of few rows, of many, and of unknown many.
+const SIZES: &str = r#"
+dataset = "clinic"
+[budget]
+epsilon = 10
+[tables.visits]
+source = "visits.csv"
+privacy_unit = { column = "patient" }
+max_groups_per_unit = 3
+max_rows_per_group = 2
+public = { rows = 1000 }
+[tables.visits.columns]
+patient = { type = "integer" }
+ward = { type = "text", keys = ["A", "B"] }
+cost = { type = "number", bounds = [0, 1000], step = 1 }
+[tables.crowd]
+source = "crowd.csv"
+privacy_unit = "row"
+public = { rows = 1000000 }
+[tables.crowd.columns]
+cost = { type = "number", bounds = [0, 1000], step = 1 }
+income = { type = "number", approx_bounds = true }
+[tables.unknown]
+source = "unknown.csv"
+privacy_unit = "row"
+[tables.unknown.columns]
+income = { type = "number", approx_bounds = true }
+"#;
+
 struct Case {
     name: String,
     sql: String,
@@ -369,6 +398,11 @@ async fn sq_asks() {
 #[tokio::test]
 async fn sq_periods() {
     run(include_str!("sql/periods.txt"), PERIODS).await;
+}
+
+#[tokio::test]
+async fn sq_sizes() {
+    run(include_str!("sql/sizes.txt"), SIZES).await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use dither_core::{Between, Epsilon};
 
 use crate::plan::{Beyond, Derivation, QueryPlan};
+use crate::policy::keys::grouped;
 use crate::release::{CONFIDENCE, SPREAD, expected_error, half_width};
 
 /// What the noise is of: sensitivities and scales are in this unit as well.
@@ -33,19 +34,27 @@ impl QueryPlan {
         self.off_by(derivation).map_or(bounds.clone(), |off| format!("{bounds}; {off}"))
     }
 
-    /// What has to be said aloud before anything is charged: that many values will count as a bound.
+    /// What has to be said aloud before anything is charged: that many values will count as a bound, or that it is not known.
     pub(super) fn found_warnings(&self) -> impl Iterator<Item = String> {
-        let each = self.found.iter().enumerate();
-        let many = each.filter_map(|(index, found)| {
-            Some((found, self.beyond(index).filter(|beyond| beyond.about >= Between::MANY)?))
-        });
-        many.map(|(found, Beyond { rows, about, most })| {
+        (0..self.found.len()).filter_map(|index| self.found_warning(index))
+    }
+
+    fn found_warning(&self, index: usize) -> Option<String> {
+        let name = &self.found[index].name;
+        let Some(Beyond { rows, about, most }) = self.beyond(index) else {
+            let needed = self.mechanism.found[index].margin().saturating_mul(2);
+            return Some(format!(
+                "of fewer than {} rows all values of `{name}` would count as one of the bounds that are found, and how many rows \
+                 there are is not public; declare `public.rows` of the table, or `bounds`",
+                grouped(needed.into())
+            ));
+        };
+        (about >= Between::MANY).then(|| {
             format!(
-                "about {:.0} % of the values of `{}` will count as one of the bounds that are found, at most {:.0} % in 95 of \
+                "about {:.0} % of the values of `{name}` will count as one of the bounds that are found, at most {:.0} % in 95 of \
                  100 cases, if all {rows} rows count, and more if a filter leaves fewer: no interval knows this bias; use a larger \
                  epsilon, or declare `bounds`",
                 100.0 * about,
-                found.name,
                 100.0 * most
             )
         })

@@ -3,8 +3,13 @@
 use dither_core::RankError;
 use dither_mechanisms::Fraction;
 
+use super::readable;
 use crate::plan::{Derivation, QueryPlan};
+use crate::policy::keys::grouped;
 use crate::release::CONFIDENCE;
+
+/// From this many percent of the rows of a group on, what is answered may be quite another quantile.
+const FAR: f64 = 25.0;
 
 impl QueryPlan {
     /// By how many rows the rank of a quantile is off at most, 95 times in 100.
@@ -16,6 +21,30 @@ impl QueryPlan {
     /// The same in percent of the declared rows of a group.
     pub(super) fn rank_error_percent(&self, derivation: Derivation) -> Option<f64> {
         Some((100.0 * self.rank_error(derivation)? / self.group_rows()? as f64).min(100.0))
+    }
+
+    /// What has to be said aloud before anything is charged: that a quantile may be quite another one, or is the median.
+    pub(super) fn rank_warnings(&self) -> impl Iterator<Item = String> {
+        let each = self.question.aggregates.iter().zip(&self.derivations);
+        each.filter_map(|(aggregate, derivation)| self.rank_warning(&readable(&aggregate.name), *derivation))
+    }
+
+    fn rank_warning(&self, name: &str, derivation: Derivation) -> Option<String> {
+        let Derivation::Quantile { ranks, fraction } = derivation else { return None };
+        let (rows, percent) = (self.group_rows()?, self.rank_error_percent(derivation)?);
+        let needed = self.mechanism.quantiles[ranks].margin().saturating_mul(2);
+        let end = matches!(fraction, Fraction::LEAST | Fraction::GREATEST);
+        let [shown, needed_rows] = [rows, needed].map(|count| grouped(count.into()));
+        let what = if end && rows < needed {
+            format!("of fewer than {needed_rows} rows the middle one is answered: `{name}` is of {shown}")
+        } else if percent >= FAR {
+            format!("the rank of `{name}` may be off by {percent:.0} % of {shown} rows")
+        } else {
+            return None;
+        };
+        let fewer = if self.question.keys.is_empty() { "" } else { ", fewer groups" };
+        let instead = if end { " and a quantile such as PERCENTILE_CONT(x, 0.9)" } else { "" };
+        Some(format!("{what}; use a larger epsilon{fewer}, or narrower `bounds`{instead}"))
     }
 
     /// What is said of an aggregate beside its answer, where it is a quantile. It follows from the plan alone.
