@@ -83,19 +83,19 @@ pub(super) fn rule(shape: &Shape, share: Option<Epsilon>, delta: Delta) -> Resul
     }
     let share = share.ok_or_else(too_wide)?;
     let (groups, neighbors) = (shape.effective_bounds().max_groups_per_unit, shape.neighbors);
-    let laplace = Threshold::for_epsilon(groups, neighbors, share, delta).map_err(|error| range(&error))?;
+    let least = shape.key_choice.min_units;
+    // The least number of units is part of each rule, so that they are compared as they would be used.
+    let raised = |rule: Threshold| least.map_or(Ok(rule), |least| rule.with_min_units(least));
+    let laplace =
+        Threshold::for_epsilon(groups, neighbors, share, delta).and_then(raised).map_err(|error| range(&error))?;
     let (rule, why) = match shape.key_choice.laplace {
         true => (laplace, "as asked".to_owned()),
         false => {
-            let optimal = Threshold::truncated_geometric(groups, neighbors, share, delta).ok();
-            let rules: Vec<Threshold> =
-                optimal.into_iter().chain([laplace]).chain(gaussian(shape, groups, share, delta)).collect();
+            let optimal = Threshold::truncated_geometric(groups, neighbors, share, delta).and_then(raised).ok();
+            let gaussian = gaussian(shape, groups, share, delta).and_then(|rule| raised(rule).ok());
+            let rules: Vec<Threshold> = optimal.into_iter().chain([laplace]).chain(gaussian).collect();
             best(&rules, shape.counts_by_selection()).unwrap_or((laplace, String::new()))
         }
-    };
-    let rule = match shape.key_choice.min_units {
-        Some(least) => rule.with_min_units(least).map_err(|error| range(&error))?,
-        None => rule,
     };
     Ok((KeyRule::Threshold(if shape.counts_by_selection() { rule.releasing_counts() } else { rule }), why))
 }
@@ -199,6 +199,12 @@ mod tests {
         }
     }
 
+    /// What the other rules would need.
+    fn needed(why: &str) -> Vec<i128> {
+        let numbers = why.split("would need ").skip(1).map(|rest| rest.split([',', ' ']).next().unwrap());
+        numbers.map(|number| number.parse().unwrap()).collect()
+    }
+
     #[tokio::test]
     async fn the_rule_with_the_smallest_threshold_is_taken_and_says_why() {
         for (groups, noise) in
@@ -245,6 +251,11 @@ mod tests {
             assert_ne!(plan.fingerprint(policy), plain.fingerprint(&free), "another question, not the stored answer");
             let keys = plan.explain(Delta::ZERO).unwrap().keys;
             assert!(keys.contains(&format!("fewer than {least} units never")), "{keys}");
+            // The other rules are raised as well, so that none seems to need less than the one that is taken.
+            let others = needed(&plan.why_keys);
+            assert!(!others.is_empty() && others.iter().all(|other| *other >= rule(&plan).threshold()), "{keys}");
+            let raised: Vec<i128> = needed(&plain.why_keys).into_iter().map(|other| other + least - 1).collect();
+            assert_eq!(others, raised, "{keys}");
         }
         let again = ask(&free, ", min_units = 20", MechanismChoice::Laplace).await.unwrap();
         let other = ask(&free, ", min_units = 21", MechanismChoice::Laplace).await.unwrap();
