@@ -250,7 +250,14 @@ fn check_numbers(column: &ColumnPolicy) -> Result<(), (&'static str, Problem)> {
     } else if column.value_bounds().is_none() {
         "more than 2^53 steps from zero"
     } else {
-        return Ok(());
+        let beside = |value, why| Problem::BesideBounds { value, why, lower, upper };
+        return match (column.step, column.typical) {
+            (Some(step), _) if step > upper - lower => Err(("step", beside(step, "wider than"))),
+            (_, Some(typical)) if !(lower..=upper).contains(&typical) => {
+                Err(("typical", beside(typical, "outside of")))
+            }
+            _ => Ok(()),
+        };
     };
     Err(("bounds", Problem::Bounds { lower, upper, why }))
 }

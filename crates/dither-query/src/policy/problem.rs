@@ -117,6 +117,18 @@ pub enum Problem {
         /// What is wrong with them.
         why: &'static str,
     },
+    /// A number that does not fit the bounds of its column.
+    #[error("is {value}, {why} the bounds [{lower}, {upper}]")]
+    BesideBounds {
+        /// The number.
+        value: f64,
+        /// Why it does not fit.
+        why: &'static str,
+        /// The lower bound.
+        lower: f64,
+        /// The upper bound.
+        upper: f64,
+    },
     /// A setting that has no meaning for this type of column.
     #[error("has no meaning for {what}")]
     NotFor {
@@ -225,7 +237,7 @@ impl Problem {
             Self::ThroughUnknown { .. } | Self::Through { .. } => "policy-through",
             Self::TwoTables { .. } => "policy-two-tables",
             Self::BoundsFromData => "policy-bounds-from-data",
-            Self::Bounds { .. } | Self::BoundsCount { .. } => "policy-bounds",
+            Self::Bounds { .. } | Self::BoundsCount { .. } | Self::BesideBounds { .. } => "policy-bounds",
             Self::NotFor { .. } | Self::Excludes { .. } => "policy-no-meaning",
             Self::Number { .. } => "policy-number",
             Self::KeyType { .. }
@@ -268,6 +280,10 @@ impl Problem {
             Self::BoundsFromData => "write two numbers that you know from the subject, such as [0, 120]".into(),
             Self::Bounds { .. } | Self::BoundsCount { .. } => {
                 "write [lower, upper] with lower < upper, no wider than the subject needs".into()
+            }
+            Self::BesideBounds { .. } => {
+                "correct it or `bounds`: a step is a small part of their range, and a typical value lies between them"
+                    .into()
             }
             Self::NotFor { .. } => "remove it".into(),
             Self::Number { value } if value.is_finite() => "write a number above 0".into(),

@@ -108,6 +108,21 @@ fn bounds_are_exactly_two() {
 }
 
 #[test]
+fn a_step_and_a_typical_value_fit_the_bounds() {
+    let column = |value: &str| with_column(&format!("x = {{ type = \"number\", bounds = [0, 5000], {value} }}"));
+    for (value, why) in [
+        ("step = 1e9", "is 1000000000, wider than the bounds [0, 5000]"),
+        ("typical = 5001", "is 5001, outside of the bounds [0, 5000]"),
+        ("typical = -1", "is -1, outside of"),
+    ] {
+        assert_refused(&column(value), "policy-bounds", &[why, "correct it or `bounds`", "line 13", "^"]);
+    }
+    for value in ["step = 5000", "typical = 0", "typical = 5000"] {
+        assert!(Policy::from_toml(&column(value), ".").is_ok(), "{value}");
+    }
+}
+
+#[test]
 fn wrong_values_are_explained_without_names_of_types() {
     let syntax = "policy-syntax";
     assert_refused(
