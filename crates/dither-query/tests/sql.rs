@@ -255,7 +255,7 @@ source = "visits.csv"
 privacy_unit = { column = "patient" }
 max_groups_per_unit = 3
 max_rows_per_group = 2
-public = { rows = 1000 }
+public = { rows = 200 }
 [tables.visits.columns]
 patient = { type = "integer" }
 ward = { type = "text", keys = ["A", "B"] }
