@@ -43,6 +43,9 @@ const SETTINGS: [(&str, &str); 14] = [
     ("idle_in_transaction_session_timeout", "0"),
 ];
 
+/// Before the charge nobody waits long for a table that somebody else has locked.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '10s'";
+
 /// PostgreSQL, where the tables of the policy lie.
 ///
 /// # Privacy
@@ -79,6 +82,7 @@ impl PostgresEngine {
     /// A transaction in a server that can be used; only public things decide.
     async fn checked(&self) -> Result<Connection, SourceError> {
         let mut connection = self.begin().await.map_err(unusable)?;
+        connection.run(LOCK_TIMEOUT, &[]).await.map_err(unusable)?;
         let facts = "SELECT current_setting('server_version_num'), current_setting('server_encoding')";
         let facts = connection.run(facts, &[]).await.map_err(unusable)?;
         let cell = |place: usize| facts.first().and_then(|row| row.get(place)?.as_deref());
@@ -173,6 +177,7 @@ fn unusable(error: ConnectionError) -> SourceError {
         ConnectionError::Login => "let the role log in by scram-sha-256, peer or trust",
         ConnectionError::Refused(state) if state.starts_with("28") => LOGIN_HINT,
         ConnectionError::Refused(state) if state == "3D000" => "check the name of the database",
+        ConnectionError::Refused(state) if state == "55P03" => "another session has locked the table; ask again later",
         ConnectionError::Refused(_) | ConnectionError::Protocol => "look into the log of the server",
     };
     SourceError::Server { problem: error.to_string(), hint: hint.into() }

@@ -440,6 +440,16 @@ async fn tm_tables_are_found_by_public_things_only() {
     let engine = PostgresEngine::new(&steward()).unwrap();
     let error = engine.open(&declared, Path::new("."), &Arc::default()).await.err().unwrap();
     assert!(matches!(error, SourceError::ColumnType { ref column, .. } if column == "free"), "{error}");
+    // Whoever has locked the table does not hold up what is not charged yet.
+    let lock = "BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(13); COMMIT";
+    tokio::task::block_in_place(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.sql(lock));
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            let found = tokio::runtime::Handle::current().block_on(look(steward(), "postgres:t"));
+            assert!(found.contains("SQLSTATE 55P03"), "{found}");
+        });
+    });
     // The statement of a question is refused to write anything.
     let mut connection = engine.begin().await.unwrap();
     let written = connection.run("INSERT INTO public.p VALUES ('x', 1)", &[]).await;

@@ -118,8 +118,9 @@ fn what(charge: &ChargeRecord) -> String {
 async fn verify(ledger: &Ledger, command: &Verify) -> anyhow::Result<String> {
     let seen = command.receipt.as_deref().map(str::parse::<Receipt>).transpose()?;
     let verified = ledger.verify(seen.as_ref()).await.map_err(dither::Error::from)?;
-    let (charges, answers, head) = (verified.charges, verified.answers, verified.head);
-    Ok(format!("the chain holds: {charges} charges, {answers} answers\nhead {head}\n"))
+    let counted = |count, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let [charges, answers] = [counted(verified.charges, "charge"), counted(verified.answers, "answer")];
+    Ok(format!("the chain holds: {charges}, {answers}\nhead {}\n", verified.head))
 }
 
 async fn amend(session: &Session, ledger: &Ledger, command: &Amend) -> anyhow::Result<String> {

@@ -29,6 +29,9 @@ pub fn price(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoi
     Ok(chosen.unwrap_or(noise))
 }
 
+/// Laplace noise may be wider by this factor before Gaussian noise, which spends δ as well, is taken.
+const WORTH_DELTA: f64 = 1.02;
+
 /// Fixes the noise, or that of the kind with the smaller error.
 fn noised(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoice) -> Result<QueryPlan, Refusal> {
     match choice {
@@ -44,7 +47,8 @@ fn noised(shape: Shape, epsilon: Epsilon, delta: Delta, choice: MechanismChoice)
             let exact = laplace(shape.clone(), epsilon, delta, String::new())?;
             let normal = gaussian(shape, epsilon, delta, String::new())?;
             let (a, b) = (exact.deviation(), normal.deviation());
-            let (mut best, other, ratio) = if a <= b { (exact, "Gaussian", b / a) } else { (normal, "Laplace", a / b) };
+            let little = a <= WORTH_DELTA * b;
+            let (mut best, other, ratio) = if little { (exact, "Gaussian", b / a) } else { (normal, "Laplace", a / b) };
             best.why = format!("{other} noise would be {ratio:.2} times as wide");
             Ok(best)
         }

@@ -1,13 +1,16 @@
-//! What the text does with columns by their names: sums of texts, which are refused, and comparisons with constants that no
-//! row is known to satisfy, which are warned of. Both follow from the text and the policy alone.
+//! What the text does with columns by their names: sums of texts and comparisons with constants that are no values of the
+//! column, which are refused, and comparisons with keys that are not declared, which are warned of. All of it follows from
+//! the text and the policy alone.
 //!
 //! Names are looked up in the tables that the text mentions. What a sub-query gives a name of its own is left alone.
 
 use std::ops::ControlFlow;
 
+use chrono::NaiveDate;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Statement, Value,
-    visit_expressions, visit_relations,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Statement, TypedString,
+    Value, ValueWithSpan, visit_expressions, visit_relations,
 };
 use dither_core::Key;
 
@@ -15,7 +18,17 @@ use super::catalog::AGGREGATES;
 use super::shape::{place, single};
 use crate::error::{Code, Refusal};
 use crate::policy::{ColumnPolicy, ColumnType, KeysPolicy, Policy, nearest};
+use crate::source::arrow_type;
 
+/// What compares two values.
+const COMPARISONS: [BinaryOperator; 6] = [
+    BinaryOperator::Eq,
+    BinaryOperator::NotEq,
+    BinaryOperator::Lt,
+    BinaryOperator::LtEq,
+    BinaryOperator::Gt,
+    BinaryOperator::GtEq,
+];
 /// So many warnings are enough.
 const MOST: usize = 5;
 /// So many constants are looked up in lists of keys, which may be long.
@@ -62,19 +75,24 @@ fn column(expr: &Expr) -> Option<&Ident> {
     }
 }
 
-fn constant(expr: &Expr) -> Option<&Value> {
+/// A constant; one with a type before it, as in `DATE '2026-11-30'`, is its text.
+fn constant(expr: &Expr) -> Option<&ValueWithSpan> {
     match expr {
-        Expr::Value(value) => Some(&value.value),
+        Expr::Value(value) | Expr::TypedString(TypedString { value, .. }) => Some(value),
+        Expr::Nested(inner) => constant(inner),
         _ => None,
     }
 }
 
-/// Refuses numbers of texts, where the caret can point at the column.
+/// Refuses numbers of texts and constants that are no values of their column, where the caret can point at them.
 pub(super) fn check(statement: &Statement, policy: &Policy) -> Result<(), Refusal> {
     let named = Named::of(statement, policy);
-    let found = visit_expressions(statement, |expr| match expr {
-        Expr::Function(function) => named.text_in(function).map_or(ControlFlow::Continue(()), ControlFlow::Break),
-        _ => ControlFlow::Continue(()),
+    let found = visit_expressions(statement, |expr| {
+        let refusal = match expr {
+            Expr::Function(function) => named.text_in(function),
+            _ => compared(expr).find_map(|(ident, value)| named.misfit(ident, value)),
+        };
+        refusal.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     });
     match found {
         ControlFlow::Break(refusal) => Err(refusal),
@@ -109,16 +127,30 @@ impl Named<'_> {
         Some(refusal.hint(hint).at(place(ident.span)))
     }
 
+    /// The refusal of a comparison with a text that the engine would read as NULL, since it is no value of the column.
+    fn misfit(&self, ident: &Ident, value: &ValueWithSpan) -> Option<Refusal> {
+        let Value::SingleQuotedString(text) = &value.value else { return None };
+        let (known, columns) = self.get(ident)?;
+        let r#type = columns[0].r#type;
+        let read = ScalarValue::from(text.as_str()).cast_to(&arrow_type(r#type));
+        if read.is_ok_and(|read| !read.is_null()) {
+            return None;
+        }
+        let (kind, example) = match r#type {
+            ColumnType::Integer => ("whole numbers", "42"),
+            ColumnType::Number => ("numbers", "4.2"),
+            ColumnType::Boolean => ("truth values", "TRUE"),
+            ColumnType::Date => ("dates", "'2026-11-30'"),
+            ColumnType::Timestamp => ("moments", "'2026-11-30T18:00:00'"),
+            ColumnType::Text => return None,
+        };
+        let refusal = Refusal::new(Code::Type, format!("`{known}` is a column of {kind}, and '{text}' is none"));
+        Some(refusal.hint(format!("no row would ever match; write a constant such as {example}")).at(place(value.span)))
+    }
+
     /// What is odd about a column beside a constant.
     fn odd(&self, ident: &Ident, value: &Value) -> Option<String> {
         let (known, columns) = self.get(ident)?;
-        let whole = columns[0].r#type == ColumnType::Integer;
-        if let (Value::SingleQuotedString(text), true) = (value, whole || columns[0].r#type == ColumnType::Number) {
-            let kind = if whole { "whole numbers" } else { "numbers" };
-            let fits = text.trim().parse::<f64>().is_ok();
-            return (!fits)
-                .then(|| format!("`{known}` is a column of {kind}, and '{text}' is none: no row is equal to it"));
-        }
         let (key, shown) = match value {
             Value::SingleQuotedString(text) => (Key::Text(text.clone()), format!("'{text}'")),
             Value::Number(number, _) => (Key::Integer(number.parse().ok()?), number.clone()),
@@ -147,37 +179,39 @@ fn holds(keys: &KeysPolicy, key: &Key) -> Option<bool> {
             let steps = i128::from(*number) - i128::from(*from);
             Some((from..=to).contains(&number) && steps % step.map_or(1, |step| i128::from(step.get())) == 0)
         }
+        (KeysPolicy::Calendar { .. }, Key::Text(text)) => {
+            let day = Key::Text(text.parse::<NaiveDate>().ok()?.to_string());
+            Some(keys.keys(ColumnType::Date).contains(&day))
+        }
         _ => None,
     }
 }
 
-/// The columns beside constants in an expression, where both must be equal.
-fn compared(expr: &Expr) -> Vec<(&Ident, &Value)> {
-    match expr {
-        Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right } => {
-            let one = column(left).zip(constant(right));
-            one.or_else(|| column(right).zip(constant(left))).into_iter().collect()
-        }
-        Expr::InList { expr, list, .. } => {
-            let ident = column(expr);
-            list.iter().filter_map(|item| ident.zip(constant(item))).collect()
-        }
-        _ => Vec::new(),
-    }
+/// The columns beside constants in a comparison.
+fn compared(expr: &Expr) -> impl Iterator<Item = (&Ident, &ValueWithSpan)> {
+    let (columns, constants): (Vec<&Expr>, Vec<&Expr>) = match expr {
+        Expr::BinaryOp { left, op, right } if COMPARISONS.contains(op) => (vec![left, right], vec![right, left]),
+        Expr::Between { expr, low, high, .. } => (vec![expr, expr], vec![low, high]),
+        Expr::InList { expr, list, .. } => (vec![expr; list.len()], list.iter().collect()),
+        _ => Default::default(),
+    };
+    columns.into_iter().zip(constants).filter_map(|(ident, value)| column(ident).zip(constant(value)))
 }
 
-/// Comparisons with constants that no row is known to satisfy, such as a key with a slip of the pen.
+/// Comparisons with keys that are not declared, such as one with a slip of the pen.
 pub(super) fn warnings(statement: &Statement, policy: &Policy) -> Vec<String> {
     let named = Named::of(statement, policy);
     let mut warnings: Vec<String> = Vec::new();
     let mut left = COMPARED;
     let _ = visit_expressions(statement, |expr| {
-        for (ident, value) in compared(expr) {
+        let equal =
+            matches!(expr, Expr::BinaryOp { op: BinaryOperator::Eq | BinaryOperator::NotEq, .. } | Expr::InList { .. });
+        for (ident, value) in compared(expr).filter(|_| equal) {
             left -= 1;
             if left == 0 || warnings.len() == MOST {
                 return ControlFlow::Break(());
             }
-            warnings.extend(named.odd(ident, value).filter(|odd| !warnings.contains(odd)));
+            warnings.extend(named.odd(ident, &value.value).filter(|odd| !warnings.contains(odd)));
         }
         ControlFlow::Continue(())
     });

@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Spanned, Statement, VisitMut,
-    VisitorMut,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Spanned,
+    Statement, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -266,6 +266,13 @@ impl VisitorMut for Walk {
             let hint = "join with it on the privacy unit, or use a constant";
             return ControlFlow::Break(Box::new(unsupported(what, hint, expr.span())));
         }
+        if let Expr::BinaryOp { op: BinaryOperator::Divide | BinaryOperator::Modulo, right, .. } = expr
+            && is_zero(right)
+        {
+            let refusal =
+                unsupported("this divides by zero", "the answer would be NULL whatever is in the table", right.span());
+            return ControlFlow::Break(Box::new(refusal));
+        }
         let Expr::Function(function) = expr else {
             return ControlFlow::Continue(());
         };
@@ -273,6 +280,14 @@ impl VisitorMut for Walk {
             Ok(()) => ControlFlow::Continue(()),
             Err(refusal) => ControlFlow::Break(Box::new(refusal)),
         }
+    }
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => value.value.to_string().parse() == Ok(0.0),
+        Expr::Nested(inner) => is_zero(inner),
+        _ => false,
     }
 }
 
@@ -350,8 +365,11 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && name != "count" {
         return Err(unsupported("DISTINCT is answered for COUNT only", "leave DISTINCT out", span));
     }
+    let arguments = if name == "percentile_cont" { 2 } else { 1 };
     let Some(FunctionArg::Named { name: option, arg, .. }) = list.args.last() else {
-        return Ok(());
+        let lacks = arguments == 2 && list.args.len() != arguments;
+        let refusal = || Refusal::new(Code::Type, "`PERCENTILE_CONT` takes a column and a fraction").at(place(span));
+        return if lacks { Err(refusal().hint("PERCENTILE_CONT(x, 0.9)")) } else { Ok(()) };
     };
     let (option, at) = (option.value.to_ascii_lowercase(), option.span);
     if ["covar_pop", "covar_samp", "corr"].contains(&name) {
@@ -359,7 +377,6 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
             .hint("declare `bounds` of both columns in the policy")
             .at(place(at)));
     }
-    let arguments = if name == "percentile_cont" { 2 } else { 1 };
     if option != "contribution_bounds_per_row" || list.args.len() != arguments + 1 {
         return Err(Refusal::new(Code::Option, format!("`{option}` is not an option of an aggregate"))
             .hint("contribution_bounds_per_row => (lower, upper)")
