@@ -159,7 +159,7 @@ fn too_wide() -> Refusal {
 }
 
 fn range(error: &dyn std::fmt::Display) -> Refusal {
-    Refusal::new(Code::Range, error.to_string()).hint("use a larger epsilon or smaller bounds")
+    Refusal::new(Code::Range, error.to_string()).hint("use a larger epsilon, narrower bounds or a coarser `step`")
 }
 
 /// Reads a question against a policy.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{NoiseKind, Window};
 use crate::format::{pretty, significant};
 
-pub(crate) use words::Words;
+pub(crate) use words::{WITH_SAMPLING, Words};
 
 /// The language of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 //!
 //! Every [`Step`] reads released numbers only, so it cannot weaken the guarantee (Dwork and Roth, *The
 //! Algorithmic Foundations of Differential Privacy*, 2014, Proposition 2.1). What it does to the error is said
-//! in its [`Label`], and the interval of every number follows.
+//! in its [`Label`], and the interval of every number follows. A number that is shown with two intervals, for noise and
+//! with sampling, stays one number: a step changes both columns, and one that moves numbers together is refused.
 //!
 //! # How intervals are combined
 //! The noise of different cells is independent, so half-widths combine in quadrature. For Gaussian noise that
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use dither_core::{Answer, Audience, Cell, Column, Estimate, Explain, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::language::Language;
+use crate::language::{Language, WITH_SAMPLING};
 
 pub use consistent::Consistent;
 pub use label::Label;
@@ -313,16 +314,11 @@ impl Step {
                 if !(multiply.is_finite() && *multiply != 0.0 && add.is_finite()) {
                     return Err(StepError::Parameter { step, needed: "finite numbers, and `multiply` other than 0" });
                 }
-                let index = find(&answer, step, column, Role::Value)?;
-                let mut answer = each(answer, step, column, |estimate| estimate.map(|value| value * multiply + add))?;
-                if let Some(rename) = rename {
-                    let taken = |(at, other): (usize, &Column)| at != index && other.name == *rename;
-                    if answer.columns.iter().enumerate().any(taken) {
-                        return Err(StepError::NameTaken { column: column.clone(), rename: rename.clone() });
-                    }
-                    answer.columns[index].name.clone_from(rename);
+                let answer = each(answer, step, column, |estimate| estimate.map(|value| value * multiply + add))?;
+                match rename {
+                    Some(rename) => renamed(answer, step, column, rename),
+                    None => Ok(answer),
                 }
-                Ok(answer)
             }
             Self::Smooth { x, y, value, sigma } => smooth::run(answer, x, y, value, *sigma),
         }
@@ -351,17 +347,60 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<Strin
     scored.filter(|(score, _)| *score > 0.7).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known.to_owned())
 }
 
-/// The answer with every estimate of one column transformed.
+/// What a number is called, whichever of its intervals stands beside it.
+fn bare(column: &str) -> &str {
+    column.strip_suffix(WITH_SAMPLING).unwrap_or(column)
+}
+
+/// The columns of a number: one for each of its intervals.
+fn intervals(answer: &Answer, step: &'static str, column: &str) -> Result<Vec<usize>, StepError> {
+    find(answer, step, column, Role::Value)?;
+    let same = |known: &Column| known.role == Role::Value && bare(&known.name) == bare(column);
+    Ok(answer.columns.iter().enumerate().filter(|(_, known)| same(known)).map(|(index, _)| index).collect())
+}
+
+/// The index of a value column whose numbers are moved together: how their intervals for sampling follow is not known.
+fn find_single(answer: &Answer, step: &'static str, column: &str) -> Result<usize, StepError> {
+    match intervals(answer, step, column)?.as_slice() {
+        [index] => Ok(*index),
+        _ => Err(StepError::Parameter {
+            step,
+            needed: "a column without intervals for sampling: ask without `sampling`",
+        }),
+    }
+}
+
+/// The answer with a number under another name.
+fn renamed(mut answer: Answer, step: &'static str, column: &str, rename: &str) -> Result<Answer, StepError> {
+    let mine = intervals(&answer, step, column)?;
+    let names = mine.iter().map(|&index| {
+        let with_sampling = answer.columns[index].name.ends_with(WITH_SAMPLING) && mine.len() > 1;
+        format!("{}{}", bare(rename), if with_sampling { WITH_SAMPLING } else { "" })
+    });
+    let names: Vec<String> = names.collect();
+    let others = answer.columns.iter().enumerate().filter(|(index, _)| !mine.contains(index));
+    if others.map(|(_, other)| &other.name).any(|name| names.contains(name)) {
+        return Err(StepError::NameTaken { column: column.to_owned(), rename: rename.to_owned() });
+    }
+    for (index, name) in mine.into_iter().zip(names) {
+        answer.columns[index].name = name;
+    }
+    Ok(answer)
+}
+
+/// The answer with every estimate of one number transformed.
 fn each(
     mut answer: Answer,
     step: &'static str,
     column: &str,
     change: impl Fn(Estimate) -> Estimate,
 ) -> Result<Answer, StepError> {
-    let index = find(&answer, step, column, Role::Value)?;
+    let columns = intervals(&answer, step, column)?;
     for row in &mut answer.rows {
-        if let Some(Cell::Value(estimate)) = row.get_mut(index) {
-            *estimate = change(*estimate);
+        for &index in &columns {
+            if let Some(Cell::Value(estimate)) = row.get_mut(index) {
+                *estimate = change(*estimate);
+            }
         }
     }
     Ok(answer)

@@ -173,3 +173,40 @@ async fn sq_30_random_subsets_do_not_reconstruct_the_table() {
     let right = reconstruct(&world, &world.session(300), 300, "1", &mut coins).await;
     assert!(refuted(right, people, 1.0), "the control must be found: {right} of {people}");
 }
+
+/// What is computed of noisy numbers lies within its interval or has none, and whole numbers do not wrap around.
+#[tokio::test]
+async fn arithmetic_on_noisy_numbers_stays_within_its_interval() {
+    let session = World::new(100, 5).session(1_000);
+    for (output, known) in [
+        ("CAST(COUNT(*) / 7.0 AS BIGINT)", true),
+        ("-CAST(COUNT(*) / 7.0 AS INTEGER)", true),
+        ("CAST(COUNT(*) * 3 AS TINYINT)", false),
+        ("CAST(COUNT(*) AS BIGINT) * 9223372036854775807", true),
+    ] {
+        let request = Request::new(format!("SELECT {output} AS x FROM people"), "1".parse().unwrap());
+        let answered = session.query(&request).await.unwrap();
+        let Cell::Value(estimate) = &answered.answer.rows[0][0] else { panic!("{answered:?}") };
+        assert_eq!(estimate.value.is_some(), known, "{output}: {estimate:?}");
+        assert!((estimate.low <= estimate.value) && (estimate.value <= estimate.high), "{output}: {estimate:?}");
+        assert!(estimate.value.is_none_or(|value| (value < 0.0) == output.starts_with('-')), "{output}: {estimate:?}");
+    }
+}
+
+/// A text that depends on noisy numbers may be one that is no number: that is said before the charge.
+#[tokio::test]
+async fn texts_made_of_noisy_numbers_are_refused_before_the_charge() {
+    let session = World::new(100, 5).session(10);
+    for (sql, refused) in [
+        ("SELECT CASE WHEN COUNT(*) > 50 THEN 'many' ELSE '1' END AS k FROM people", true),
+        ("SELECT CASE WHEN COUNT(*) > 50 THEN 2 ELSE 1 END AS k FROM people", false),
+    ] {
+        let answered = session.query(&Request::new(sql, "1".parse().unwrap())).await;
+        match answered {
+            Err(error) => {
+                assert!(refused && error.to_string().contains("`k` is made of noisy numbers"), "{sql}: {error}")
+            }
+            Ok(answered) => assert!(!refused && answered.remaining.epsilon == 9.0, "{sql}: {answered:?}"),
+        }
+    }
+}

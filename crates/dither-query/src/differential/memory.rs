@@ -128,6 +128,27 @@ async fn se_05_and_tm_03_no_limit_of_memory_changes_a_bit() {
     }
 }
 
+/// A join that makes hundreds of millions of pairs of the rows of one person gives way to whoever wants to stop it.
+#[tokio::test]
+async fn tm_03_a_join_that_fans_out_can_be_stopped() {
+    let policy = Policy::from_toml(&POLICY.replace("PERSON", "number"), ".").unwrap();
+    let tables = tables(true, false);
+    let sql = "SELECT COUNT(*) FROM t a JOIN t b ON a.number = b.number WHERE a.x + b.x > 3";
+    let plan = crate::plan::plan(&crate::plan::Request::new(sql, "1".parse().unwrap()), &policy).await.unwrap();
+    let engine = LocalEngine::new(1);
+    let turns = async {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // One thread: if the join did not give way, it would have its answer before the first turn.
+    tokio::select! {
+        biased;
+        _ = counted(&engine, &plan, &tables) => panic!("the join did not give way"),
+        () = turns => {}
+    }
+}
+
 /// One context and nothing to fall back on.
 struct OperatorAlone(LocalEngine);
 

@@ -176,6 +176,8 @@ async fn read(context: &SessionContext, plan: LogicalPlan, task: &Arc<Task>) -> 
             Ok(SpawnedTask::spawn(async move {
                 while let Some(batch) = stream.next().await {
                     reader.push(&batch?)?;
+                    // A join makes many batches of one: so that it can be stopped among them.
+                    tokio::task::coop::consume_budget().await;
                 }
                 reader.finish()
             }))

@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch};
-use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column as DfColumn, DataFusionError};
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::functions::core::expr_fn::{greatest, least, nullif};
 use datafusion::logical_expr::expr::{Alias, Cast, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit, try_cast, when};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, try_cast, when,
+};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Answer, Cell, Column, Estimate, Key, Role};
@@ -27,6 +29,9 @@ use crate::plan::QueryPlan;
 use crate::sql::{key_literal, key_of};
 
 fn refused(error: &DataFusionError) -> Refusal {
+    if let DataFusionError::Plan(problem) = error {
+        return Refusal::new(Code::Type, problem.clone());
+    }
     Refusal::new(Code::Unsupported, format!("the question cannot be finished: {}", error.strip_backtrace()))
 }
 
@@ -89,7 +94,7 @@ fn cells(columns: &[Column], kinds: &[Ends], batch: &RecordBatch, row: usize) ->
     let mut bound = columns.len();
     let number = |index: usize| -> Result<Option<f64>, DataFusionError> {
         let value = ScalarValue::try_from_array(batch.column(index), row)?;
-        let value = value.cast_to(&datafusion::arrow::datatypes::DataType::Float64)?;
+        let value = value.cast_to(&DataType::Float64)?;
         Ok(match value {
             ScalarValue::Float64(value) => value.filter(|value| value.is_finite()),
             _ => None,
@@ -219,11 +224,7 @@ impl Rebuild<'_> {
                     }
                 }
             }
-            fields.push(Field::new(
-                format!("c{}", question.keys.len() + index),
-                datafusion::arrow::datatypes::DataType::Float64,
-                true,
-            ));
+            fields.push(Field::new(format!("c{}", question.keys.len() + index), DataType::Float64, true));
             arrays.push(Arc::new(Float64Array::from(values)));
             columns.push(Column { name: aggregate.name.clone(), role: Role::Value });
         }
@@ -239,7 +240,7 @@ impl Rebuild<'_> {
             for names in kinds.iter().flat_map(|kind| levels().map(move |level| kind.names(&aggregate.name, *level))) {
                 for name in names {
                     let values = ends.remove(&name).unwrap_or_default();
-                    fields.push(Field::new(&name, datafusion::arrow::datatypes::DataType::Float64, true));
+                    fields.push(Field::new(&name, DataType::Float64, true));
                     arrays.push(Arc::new(Float64Array::from(values)));
                     aliases.push(Expr::Column(DfColumn::from_name(name)));
                 }
@@ -262,9 +263,14 @@ impl Rebuild<'_> {
         for expr in exprs {
             let (qualifier, name) = expr.qualified_name();
             // Nodes above refer to the column by the name it had before its arithmetic was made total.
-            let value = total(expr.clone())?.alias_qualified(qualifier, &name);
             let role = if self.is_value(expr, &below.columns) { Role::Value } else { Role::Key };
+            let mut value = total(expr.clone())?;
             if role == Role::Value {
+                value = in_floats(value)?;
+                let kind = value.get_type(below.plan.schema())?;
+                if !(kind.is_numeric() || kind.is_null() || kind == DataType::Boolean) {
+                    return Err(DataFusionError::Plan(format!("`{name}` is made of noisy numbers, and is no number")));
+                }
                 let level = operands(self.plan, expr).len().max(1);
                 for kind in Ends::of(self.plan) {
                     let (low, high) = self.interval(expr, &below, *kind, level).unwrap_or_else(|| {
@@ -275,7 +281,7 @@ impl Rebuild<'_> {
                     ends.extend([low, high].into_iter().zip(names).map(|(end, name)| end.alias(name)));
                 }
             }
-            projected.push(value);
+            projected.push(value.alias_qualified(qualifier, &name));
             columns.push(Column { name, role });
         }
         projected.extend(ends);
@@ -307,15 +313,18 @@ impl Rebuild<'_> {
                 known(&low).then(|| (end(low), end(high)))
             }
             Expr::Literal(value, _) => {
-                let ScalarValue::Float64(Some(value)) =
-                    value.cast_to(&datafusion::arrow::datatypes::DataType::Float64).ok()?
-                else {
+                let ScalarValue::Float64(Some(value)) = value.cast_to(&DataType::Float64).ok()? else {
                     return None;
                 };
                 Some((lit(value), lit(value)))
             }
             Expr::Alias(Alias { expr, .. }) => of(expr),
-            Expr::Cast(Cast { expr, field }) if field.data_type().is_numeric() => of(expr),
+            Expr::Cast(Cast { expr, field }) if field.data_type().is_numeric() => {
+                let (low, high) = of(expr)?;
+                // Cut to a whole number as the value itself is; NULL where it does not fit.
+                let cast = |end| try_cast(try_cast(end, field.data_type().clone()), DataType::Float64);
+                Some((cast(low), cast(high)))
+            }
             Expr::Negative(expr) => {
                 let (low, high) = of(expr)?;
                 Some((lit(0.0) - high, lit(0.0) - low))
@@ -354,13 +363,29 @@ fn combine(op: Operator, (a, b): (Expr, Expr), (c, d): (Expr, Expr)) -> Option<(
     }
 }
 
+/// Sums and products of floats: whole numbers would wrap around where they are too large.
+fn in_floats(expr: Expr) -> Result<Expr, DataFusionError> {
+    let float = |expr: Box<Expr>| Box::new(try_cast(*expr, DataType::Float64));
+    let transformed = expr.transform_up(|node| {
+        Ok(match node {
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply) =>
+            {
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(float(left), op, float(right))))
+            }
+            Expr::Negative(inner) => Transformed::yes(lit(0.0) - *float(inner)),
+            other => Transformed::no(other),
+        })
+    })?;
+    Ok(transformed.data)
+}
+
 /// Arithmetic on released values neither raises nor divides by zero; it yields NULL.
 fn total(expr: Expr) -> Result<Expr, DataFusionError> {
-    use datafusion::common::tree_node::Transformed;
     expr.transform_up(|node| {
         Ok(match node {
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Divide | Operator::Modulo), right }) => {
-                let right = nullif(try_cast(*right, datafusion::arrow::datatypes::DataType::Float64), lit(0.0));
+                let right = nullif(try_cast(*right, DataType::Float64), lit(0.0));
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(left, op, Box::new(right))))
             }
             Expr::Cast(Cast { expr, field }) => Transformed::yes(try_cast(*expr, field.data_type().clone())),

@@ -69,7 +69,7 @@ pub(crate) struct Words {
 }
 
 /// How the columns are called that have intervals for noise and sampling together.
-const WITH_SAMPLING: &str = " (with sampling)";
+pub(crate) const WITH_SAMPLING: &str = " (with sampling)";
 
 impl Words {
     /// A heading, or another text that names columns.

@@ -17,7 +17,7 @@ use dither_core::{Answer, Cell, Estimate, Role};
 use serde::{Deserialize, Serialize};
 
 use super::reconcile::{estimate, group_name, is_whole, whole_numbers};
-use super::{Label, Sections, StepError, find, nearest, variance};
+use super::{Label, Sections, StepError, find_single, nearest, variance};
 use crate::language::Language;
 
 const STEP: &str = "consistent";
@@ -106,7 +106,7 @@ impl Consistent {
             if parts.iter().any(|part: &Part<'_>| part.id == *id) {
                 return Err(StepError::Parameter { step: STEP, needed: "different sections" });
             }
-            parts.push(Part { id: id.clone(), answer, value: find(answer, STEP, &self.column, Role::Value)? });
+            parts.push(Part { id: id.clone(), answer, value: find_single(answer, STEP, &self.column)? });
         }
         // Stable, so that of several the first one has the cells.
         parts.sort_by_key(|part| std::cmp::Reverse(part.keys().len()));

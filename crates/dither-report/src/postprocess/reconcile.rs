@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use dither_core::{Answer, Cell, Estimate, Role};
 
-use super::{Sections, StepError, Total, find, nearest, variance};
+use super::{Sections, StepError, Total, find, find_single, nearest, variance};
 
 const STEP: &str = "sum-to-total";
 
@@ -26,7 +26,7 @@ pub(super) fn run(
     by: Option<&str>,
     sections: &Sections,
 ) -> Result<Answer, StepError> {
-    let value = find(&answer, STEP, column, Role::Value)?;
+    let value = find_single(&answer, STEP, column)?;
     let by = by.map(|by| Ok((by, find(&answer, STEP, by, Role::Key)?))).transpose()?;
     let totals = Totals::new(total, by.map(|(name, _)| name), sections)?;
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use dither_core::{Answer, Cell, Estimate, Key, Role};
 
-use super::{StepError, find, variance};
+use super::{StepError, find, find_single, variance};
 
 const STEP: &str = "smooth";
 
@@ -27,7 +27,7 @@ pub(super) fn run(mut answer: Answer, x: &str, y: &str, value: &str, sigma: f64)
         return Err(StepError::Parameter { step: STEP, needed: "a `sigma` of more than 0 and at most 20 cells" });
     }
     let (x, y) = (find(&answer, STEP, x, Role::Key)?, find(&answer, STEP, y, Role::Key)?);
-    let value = find(&answer, STEP, value, Role::Value)?;
+    let value = find_single(&answer, STEP, value)?;
     if x == y {
         return Err(StepError::Parameter { step: STEP, needed: "two different key columns as `x` and `y`" });
     }

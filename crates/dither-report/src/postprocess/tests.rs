@@ -404,3 +404,30 @@ proptest! {
         }
     }
 }
+
+/// A number with two intervals stays one number, whichever of its columns a step names.
+#[test]
+fn a_step_changes_both_intervals_of_a_number() {
+    let column = |name: &str| Column { name: name.into(), role: Role::Value };
+    let cell = |half: f64| Cell::Value(Estimate::new(-3.14, -3.14 - half, -3.14 + half));
+    let answer =
+        Answer { columns: vec![column("n"), column("n (with sampling)")], rows: vec![vec![cell(1.0), cell(5.0)]] };
+    for name in ["n", "n (with sampling)"] {
+        let steps = [
+            Step::Round { column: name.into(), digits: 1 },
+            Step::Convert { column: name.into(), multiply: -1.0, add: 0.0, rename: Some("turned".into()) },
+        ];
+        let shown = run(&steps, answer.clone());
+        let [one, other] = [0, 1].map(|column| match shown.rows[0][column] {
+            Cell::Value(estimate) => estimate,
+            Cell::Key(_) => panic!("a key"),
+        });
+        assert_eq!((one.value, other.value), (Some(3.1), Some(3.1)));
+        assert!(other.low < one.low && other.high > one.high);
+        let names: Vec<&str> = shown.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, ["turned", "turned (with sampling)"]);
+    }
+    let total = Step::SumToTotal { column: "n".into(), total: Total::Public(1.0), by: None };
+    let refused = check(&[total], answer.columns, &Sections::default()).unwrap_err();
+    assert!(refused.to_string().contains("ask without `sampling`"), "{refused}");
+}
