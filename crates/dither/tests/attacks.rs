@@ -177,7 +177,8 @@ async fn sq_30_random_subsets_do_not_reconstruct_the_table() {
 /// What is computed of noisy numbers lies within its interval or has none, and whole numbers do not wrap around.
 #[tokio::test]
 async fn arithmetic_on_noisy_numbers_stays_within_its_interval() {
-    let session = World::new(100, 5).session(1_000);
+    let world = World::new(100, 5);
+    let session = world.session(1_000);
     for (output, known) in [
         ("CAST(COUNT(*) / 7.0 AS BIGINT)", true),
         ("-CAST(COUNT(*) / 7.0 AS INTEGER)", true),
@@ -196,7 +197,8 @@ async fn arithmetic_on_noisy_numbers_stays_within_its_interval() {
 /// A text that depends on noisy numbers may be one that is no number: that is said before the charge.
 #[tokio::test]
 async fn texts_made_of_noisy_numbers_are_refused_before_the_charge() {
-    let session = World::new(100, 5).session(10);
+    let world = World::new(100, 5);
+    let session = world.session(10);
     for (sql, refused) in [
         ("SELECT CASE WHEN COUNT(*) > 50 THEN 'many' ELSE '1' END AS k FROM people", true),
         ("SELECT CASE WHEN COUNT(*) > 50 THEN 2 ELSE 1 END AS k FROM people", false),

@@ -409,7 +409,7 @@ proptest! {
 #[test]
 fn a_step_changes_both_intervals_of_a_number() {
     let column = |name: &str| Column { name: name.into(), role: Role::Value };
-    let cell = |half: f64| Cell::Value(Estimate::new(-3.14, -3.14 - half, -3.14 + half));
+    let cell = |half: f64| Cell::Value(Estimate::new(-5.14, -5.14 - half, -5.14 + half));
     let answer =
         Answer { columns: vec![column("n"), column("n (with sampling)")], rows: vec![vec![cell(1.0), cell(5.0)]] };
     for name in ["n", "n (with sampling)"] {
@@ -422,7 +422,7 @@ fn a_step_changes_both_intervals_of_a_number() {
             Cell::Value(estimate) => estimate,
             Cell::Key(_) => panic!("a key"),
         });
-        assert_eq!((one.value, other.value), (Some(3.1), Some(3.1)));
+        assert_eq!((one.value, other.value), (Some(5.1), Some(5.1)));
         assert!(other.low < one.low && other.high > one.high);
         let names: Vec<&str> = shown.columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!(names, ["turned", "turned (with sampling)"]);
