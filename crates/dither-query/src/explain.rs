@@ -9,13 +9,14 @@ mod sizes;
 mod target;
 mod top;
 
+use datafusion::logical_expr::Expr;
 use dither_accounting::{Statement, statement};
 use dither_core::{Delta, Epsilon, PrivacyEvent, PrivacyUnit};
 use dither_mechanisms::{KeyRule, Noise};
 use serde::Serialize;
 
 use crate::error::Refusal;
-use crate::ir::Argument;
+use crate::ir::{Argument, Domain, GroupKey};
 use crate::plan::{Derivation, Measure, QueryPlan, keys_in_words};
 use crate::release::{self, CONFIDENCE, half_width};
 
@@ -168,7 +169,24 @@ impl QueryPlan {
 
     /// What should be known before the question is paid for. It follows from the question and the policy alone.
     pub fn warnings(&self) -> Vec<String> {
-        self.question.warnings.iter().cloned().chain(self.found_warnings()).chain(self.rank_warnings()).collect()
+        self.question
+            .warnings
+            .iter()
+            .cloned()
+            .chain(self.found_warnings())
+            .chain(self.rank_warnings())
+            .chain(self.unit_warning())
+            .collect()
+    }
+
+    /// That groups are of one unit each, so that none has enough units to be shown.
+    fn unit_warning(&self) -> Option<String> {
+        let PrivacyUnit::Column(unit) = &self.unit else { return None };
+        let is_unit = |key: &&GroupKey| {
+            key.domain == Domain::Private && matches!(&key.expr, Expr::Column(column) if column.name == *unit)
+        };
+        let key = self.question.keys.iter().find(is_unit)?;
+        Some(format!("a group of `{}` has one unit, and groups of so few are not shown: expect no answer", key.name))
     }
 
     /// Explains each aggregate.
@@ -382,7 +400,7 @@ impl QueryPlan {
 
     /// The name of each aggregate in the answer: its alias, if one output is just that aggregate.
     fn display_names(&self) -> Vec<String> {
-        use datafusion::logical_expr::{Expr, LogicalPlan, expr::Alias};
+        use datafusion::logical_expr::{LogicalPlan, expr::Alias};
         fn outputs(plan: &LogicalPlan) -> &[Expr] {
             match plan {
                 LogicalPlan::Projection(projection) => match outputs(&projection.input) {

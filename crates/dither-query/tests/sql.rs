@@ -250,6 +250,7 @@ const SIZES: &str = r#"
 dataset = "clinic"
 [budget]
 epsilon = 10
+delta = 1e-3
 [tables.visits]
 source = "visits.csv"
 privacy_unit = { column = "patient" }

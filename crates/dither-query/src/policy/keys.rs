@@ -90,6 +90,17 @@ impl Period {
         }
     }
 
+    /// Whether the first days of these periods tell all values that days have when they are cut to a unit, or of a part of them.
+    pub(crate) fn tells(self, unit: &str) -> bool {
+        match self {
+            Self::Day => true,
+            Self::Week => unit == "week",
+            Self::Month => ["month", "quarter", "year"].contains(&unit),
+            Self::Quarter => ["quarter", "year"].contains(&unit),
+            Self::Year => unit == "year",
+        }
+    }
+
     /// The first day of the period behind the one that begins on a day.
     fn next(self, start: NaiveDate) -> Option<NaiveDate> {
         match self {

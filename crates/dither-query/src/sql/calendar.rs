@@ -20,7 +20,7 @@ use dither_core::Key;
 use super::keys::{key_literal, key_of};
 use super::total::in_nanoseconds;
 use crate::policy::keys::identity;
-use crate::policy::{ColumnPolicy, ColumnType, KeysPolicy};
+use crate::policy::{ColumnPolicy, ColumnType, KeysPolicy, Period};
 use crate::source::arrow_type;
 
 /// The units and parts that are the same for all moments of a day.
@@ -88,7 +88,13 @@ fn chain<'a>(expr: &'a Expr, columns: &HashMap<&str, &ColumnPolicy>) -> Option<(
                 return None;
             }
             let (name, daily) = chain(guarded(value, columns), columns)?;
-            Some((name, daily || OF_A_DAY.contains(&unit.to_ascii_lowercase().as_str())))
+            let unit = unit.to_ascii_lowercase();
+            // Of the days of a month, a calendar of quarters knows the first of three: other months would have no key.
+            let every = match &columns.get(name)?.keys {
+                Some(KeysPolicy::Calendar { every, .. }) => every.unwrap_or(Period::Day),
+                _ => Period::Day,
+            };
+            every.tells(&unit).then(|| (name, daily || OF_A_DAY.contains(&unit.as_str())))
         }
         _ => None,
     }

@@ -145,6 +145,10 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
     if text.starts_with("Projections require unique expression names") {
         return Refusal::new(code, "two columns of the answer have one name").hint("name them apart: COUNT(*) AS n");
     }
+    if text.contains("duplicate unqualified field name") {
+        return Refusal::new(Code::Unsupported, "two aggregates differ in nothing but a CAST")
+            .hint("ask two questions, or cast in a sub-query: FROM (SELECT unit, x, CAST(x AS BIGINT) AS y FROM t)");
+    }
     if let Some(refusal) = not_numbers(&text).or_else(|| not_for(&text, sql)) {
         return refusal.at(place);
     }
