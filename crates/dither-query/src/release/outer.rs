@@ -25,6 +25,7 @@ use dither_mechanisms::NoisyTable;
 use super::estimate::{CONFIDENCE, estimate};
 use super::sampling;
 use crate::error::{Code, Refusal};
+use crate::explain::readable;
 use crate::plan::QueryPlan;
 use crate::sql::{key_literal, key_of};
 
@@ -46,9 +47,12 @@ async fn finish(plan: &QueryPlan, noisy: &NoisyTable) -> Result<Answer, DataFusi
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let batches = DataFrame::new(context.state(), rebuilt.plan).collect().await?;
     let kinds = Ends::of(plan);
-    let shown = |column: &Column| match column.role {
-        Role::Key => vec![column.clone()],
-        Role::Value => kinds.iter().map(|kind| Column { name: kind.label(&column.name), ..column.clone() }).collect(),
+    let shown = |column: &Column| {
+        let name = readable(&column.name);
+        match column.role {
+            Role::Key => vec![Column { name, ..column.clone() }],
+            Role::Value => kinds.iter().map(|kind| Column { name: kind.label(&name), ..column.clone() }).collect(),
+        }
     };
     let mut answer = Answer { columns: rebuilt.columns.iter().flat_map(shown).collect(), rows: Vec::new() };
     for batch in &batches {

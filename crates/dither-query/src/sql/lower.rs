@@ -121,7 +121,8 @@ fn conditions(plan: &LogicalPlan) -> (&LogicalPlan, Vec<Expr>) {
 pub(super) fn type_refusal(error: &DataFusionError) -> Refusal {
     let text = error.find_root().strip_backtrace();
     let text = text.strip_prefix("Error during planning: ").unwrap_or(&text);
-    super::not_numbers(text).unwrap_or_else(|| Refusal::new(Code::Type, text.lines().next().unwrap_or_default()))
+    let known = super::not_numbers(text).or_else(|| super::of_two_types(text));
+    known.unwrap_or_else(|| Refusal::new(Code::Type, text.lines().next().unwrap_or_default()))
 }
 
 /// Makes the types of both sides of every operator equal, as the engine would.

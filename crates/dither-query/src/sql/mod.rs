@@ -11,6 +11,7 @@
 
 mod calendar;
 mod catalog;
+mod constants;
 mod from;
 mod interval;
 mod keys;
@@ -62,14 +63,10 @@ pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions),
     check_operators(sql)?;
     let (options, sql) = options::take(sql)?;
     let statement = statement(&sql)?;
-    let warnings = match &statement {
-        Statement::Statement(statement) => named::warnings(statement, policy),
-        _ => Vec::new(),
-    };
     let select = shape::check(statement, policy)?;
     let state = catalog::state(policy)?;
     let canonical = select.rewritten.to_string();
-    let statement = Statement::Statement(Box::new(select.rewritten));
+    let statement = Statement::Statement(Box::new(select.rewritten.clone()));
     let plan = state.statement_to_plan(statement).await.map_err(|error| planning_refusal(&error, &sql))?;
     let policy = listed::read(policy, &plan).await?;
     let refused = |refusal: Refusal| {
@@ -85,7 +82,7 @@ pub async fn parse(sql: &str, policy: &Policy) -> Result<(Question, SqlOptions),
         argument.origin = plain(&argument.origin);
         argument.written = plain(&argument.written);
     }
-    question.warnings = warnings;
+    question.warnings = named::warnings(&select.rewritten, &policy);
     Ok((question, options))
 }
 
@@ -149,7 +146,7 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
         return Refusal::new(Code::Unsupported, "two aggregates differ in nothing but a CAST")
             .hint("ask two questions, or cast in a sub-query: FROM (SELECT unit, x, CAST(x AS BIGINT) AS y FROM t)");
     }
-    if let Some(refusal) = not_numbers(&text).or_else(|| not_for(&text, sql)) {
+    if let Some(refusal) = not_numbers(&text).or_else(|| of_two_types(&text)).or_else(|| not_for(&text, sql)) {
         return refusal.at(place);
     }
     // The first line of the front end's message is a sentence; what follows repeats the plan.
@@ -194,7 +191,7 @@ fn not_for(text: &str, sql: &str) -> Option<Refusal> {
     let refusal = Refusal::new(Code::Type, format!("`{upper}` does not take values of this type"));
     Some(
         refusal
-            .hint("the policy says of which type a column is; CAST(x AS DOUBLE) makes numbers")
+            .hint("the policy says of which type a column is; CAST(x AS DOUBLE) makes numbers, and EXTRACT(YEAR FROM x) of dates")
             .at(call_of(known, sql)),
     )
 }
@@ -215,6 +212,16 @@ fn not_numbers(text: &str) -> Option<Refusal> {
     about.then(|| {
         Refusal::new(Code::Type, "bounds per row are three numbers: the value, the least and the greatest")
             .hint("write SUM(x, contribution_bounds_per_row => (0, 100)) with a column of numbers")
+    })
+}
+
+/// What the engine says of two values that no operator takes together: it names its own types.
+fn of_two_types(text: &str) -> Option<Refusal> {
+    let about =
+        text.contains("Cannot infer common argument type") || text.contains("Cannot coerce arithmetic expression");
+    about.then(|| {
+        Refusal::new(Code::Type, "values of two types are compared or combined")
+            .hint("write a constant as its column has it, 4.2, 'text', '2026-11-30' or TRUE, or CAST one of them")
     })
 }
 

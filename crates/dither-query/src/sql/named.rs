@@ -21,7 +21,7 @@ use crate::policy::{ColumnPolicy, ColumnType, KeysPolicy, Policy, nearest};
 use crate::source::arrow_type;
 
 /// What compares two values.
-const COMPARISONS: [BinaryOperator; 6] = [
+pub(super) const COMPARISONS: [BinaryOperator; 6] = [
     BinaryOperator::Eq,
     BinaryOperator::NotEq,
     BinaryOperator::Lt,
@@ -127,13 +127,22 @@ impl Named<'_> {
         Some(refusal.hint(hint).at(place(ident.span)))
     }
 
-    /// The refusal of a comparison with a text that the engine would read as NULL, since it is no value of the column.
+    /// The refusal of a comparison with a constant that is no value of the column.
     fn misfit(&self, ident: &Ident, value: &ValueWithSpan) -> Option<Refusal> {
-        let Value::SingleQuotedString(text) = &value.value else { return None };
         let (known, columns) = self.get(ident)?;
         let r#type = columns[0].r#type;
-        let read = ScalarValue::from(text.as_str()).cast_to(&arrow_type(r#type));
-        if read.is_ok_and(|read| !read.is_null()) {
+        let dated = matches!(r#type, ColumnType::Date | ColumnType::Timestamp);
+        let (text, fits) = match &value.value {
+            // The engine compares truth values with no text.
+            Value::SingleQuotedString(text) if r#type != ColumnType::Boolean => {
+                let read = ScalarValue::from(text.as_str()).cast_to(&arrow_type(r#type));
+                (format!("'{text}'"), read.is_ok_and(|read| !read.is_null()))
+            }
+            Value::SingleQuotedString(text) => (format!("'{text}'"), false),
+            Value::Number(number, _) => (number.clone(), !dated && r#type != ColumnType::Boolean),
+            _ => return None,
+        };
+        if fits {
             return None;
         }
         let (kind, example) = match r#type {
@@ -144,8 +153,12 @@ impl Named<'_> {
             ColumnType::Timestamp => ("moments", "'2026-11-30T18:00:00'"),
             ColumnType::Text => return None,
         };
-        let refusal = Refusal::new(Code::Type, format!("`{known}` is a column of {kind}, and '{text}' is none"));
-        Some(refusal.hint(format!("no row would ever match; write a constant such as {example}")).at(place(value.span)))
+        let refusal = Refusal::new(Code::Type, format!("`{known}` is a column of {kind}, and {text} is none"));
+        let hint = match &value.value {
+            Value::Number(..) if dated => format!("write {example}, or compare EXTRACT(YEAR FROM {known})"),
+            _ => format!("no row would ever match; write a constant such as {example}"),
+        };
+        Some(refusal.hint(hint).at(place(value.span)))
     }
 
     /// What is odd about a column beside a constant.

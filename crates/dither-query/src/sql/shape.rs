@@ -40,6 +40,7 @@ pub(super) fn check(statement: DfStatement, policy: &Policy) -> Result<Accepted,
     check_select(select)?;
     reading.from(&select.from, select.select_token.0.span)?;
     super::named::check(&rewritten, policy)?;
+    super::constants::check(&rewritten)?;
     let start = first_token(select);
     let written: Vec<String> = select.projection.iter().map(ToString::to_string).collect();
     let mut walk = Walk { depth: 0 };

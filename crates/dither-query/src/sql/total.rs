@@ -122,9 +122,33 @@ pub(super) fn number(expr: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
     match type_of(&expr, schema)? {
         DataType::Float64 => Ok(expr),
         kind if kind.is_numeric() || kind == DataType::Null => Ok(try_cast(expr, DataType::Float64)),
-        kind => Err(Refusal::new(Code::Type, format!("`{expr}` is {kind}, not a number"))
-            .hint("cast it, as in CAST(x AS DOUBLE)")
-            .at(place_of(&expr))),
+        kind => {
+            let what = match &expr {
+                Expr::Column(column) => format!("`{}` is {}", column.name, in_words(&kind)),
+                _ => format!("this is {}", in_words(&kind)),
+            };
+            let hint = match kind {
+                DataType::Date32 | DataType::Timestamp(..) => {
+                    "write moments as whole constants; EXTRACT(YEAR FROM x) makes numbers"
+                }
+                _ => "cast it, as in CAST(x AS DOUBLE)",
+            };
+            Err(Refusal::new(Code::Type, format!("{what}, not a number")).hint(hint).at(place_of(&expr)))
+        }
+    }
+}
+
+/// A type as an analyst calls it.
+pub(super) fn in_words(kind: &DataType) -> &'static str {
+    match kind {
+        DataType::Boolean => "a truth value",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "a text",
+        DataType::Date32 => "a date",
+        DataType::Timestamp(..) => "a moment",
+        DataType::Interval(_) | DataType::Duration(_) => "a span of time",
+        kind if kind.is_integer() => "a whole number",
+        kind if kind.is_numeric() => "a number",
+        _ => "of another type",
     }
 }
 
@@ -171,9 +195,19 @@ fn total_cast(expr: Expr, to: &DataType, schema: &DFSchema) -> Result<Expr, Refu
     let from = type_of(&expr, schema)?;
     // A number as a day may lie outside of every calendar, and then it cannot be written as a text.
     if calendar(to) && !(calendar(&from) || matches!(from, DataType::Utf8 | DataType::Null)) {
-        return Err(Refusal::new(Code::Type, format!("a cast from {from} to {to} is not offered"))
-            .hint("declare the column as a date or timestamp in the policy")
-            .at(place_of(&expr)));
+        return Err(Refusal::new(
+            Code::Type,
+            format!("a cast from {} to {} is not offered", in_words(&from), in_words(to)),
+        )
+        .hint("declare the column as a date or timestamp in the policy")
+        .at(place_of(&expr)));
+    }
+    if let Expr::Literal(value, _) = &expr
+        && !value.is_null()
+        && !value.cast_to(to).is_ok_and(|cast| !cast.is_null())
+    {
+        return Err(Refusal::new(Code::Type, format!("'{value}' cannot be read as {}", in_words(to)))
+            .hint("it would be NULL in every row; correct the constant"));
     }
     match to {
         DataType::Boolean
@@ -210,7 +244,10 @@ fn total_function(function: ScalarFunction, schema: &DFSchema) -> Result<Expr, R
         "substr" | "left" if args[1..].iter().any(|arg| !natural(arg)) => {
             return refuse("positions and lengths must be constants of at least 0");
         }
-        "round" if args.len() > 1 && !natural(&args[1]) => return refuse("the number of digits must be a constant"),
+        "round" if args.len() > 1 && !natural(&args[1]) => {
+            return refuse("the number of digits must be a constant of at least 0")
+                .map_err(|refusal: Refusal| refusal.hint("write round(x / 1000) * 1000 for thousands"));
+        }
         // Floats neither wrap nor raise.
         "abs" | "ceil" | "floor" | "round" => {
             let value = args.remove(0);
@@ -296,8 +333,9 @@ fn clamp(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Expr, Refusal> {
     };
     let (lower, upper) = (bound(&args[1])?, bound(&args[2])?);
     if lower >= upper {
+        let hint = if lower == upper { "write two numbers".into() } else { format!("write ({upper}, {lower})") };
         return Err(Refusal::new(Code::MissingBounds, "the lower bound must be below the upper one")
-            .hint(format!("({upper}, {lower})"))
+            .hint(hint)
             .at(place_of(&args[0])));
     }
     clamped(number(args.remove(0), schema)?, lower, upper)
