@@ -30,6 +30,10 @@ impl Pairs {
 
     /// Adds those of another part, whose units have other numbers.
     pub fn append(&mut self, other: Self, rename: impl Fn(u64) -> u64) {
+        match self {
+            Self::Narrow(pairs) => pairs.reserve_exact(other.len()),
+            Self::Wide(pairs) => pairs.reserve_exact(other.len()),
+        }
         match other {
             Self::Narrow(pairs) => self.extend(pairs.iter().map(|(key, unit)| ((*key).into(), rename((*unit).into())))),
             Self::Wide(pairs) => self.extend(pairs.iter().map(|(key, unit)| (*key, rename(*unit)))),
@@ -146,9 +150,9 @@ impl Owners {
     }
 }
 
-/// Into how many shares the range of so many keys is divided: two to four keys in each, where they are spread evenly.
+/// Into how many shares the range of so many keys is divided: four to eight keys in each, where they are spread evenly.
 fn shares(pairs: usize) -> usize {
-    (pairs / 2).next_power_of_two()
+    (pairs / 4).next_power_of_two()
 }
 
 /// The share of the range in which a key lies that is not below the first one.
@@ -164,6 +168,7 @@ fn in_order<K: Ord, U: Ord>(pairs: &mut Vec<(K, U)>) -> bool {
         pairs.sort();
         pairs.dedup();
     }
+    pairs.shrink_to_fit();
     in_order(pairs)
 }
 
