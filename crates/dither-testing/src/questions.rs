@@ -104,7 +104,7 @@ const JOINS: [&str; 6] = [
     "t LEFT JOIN (SELECT u AS w, SUM(z) AS n FROM p GROUP BY u HAVING COUNT(*) > 1) q ON t.u = q.w AND n > t.h",
 ];
 
-const AGGREGATES: [&str; 33] = [
+const AGGREGATES: [&str; 34] = [
     "COUNT(*)",
     "COUNT(x)",
     "SUM(x)",
@@ -138,6 +138,7 @@ const AGGREGATES: [&str; 33] = [
     "MAX(x * 2)",
     "PERCENTILE_CONT(h, 0.2, contribution_bounds_per_row => (0, 2)) FILTER (WHERE x > 0)",
     "SUM(EXTRACT(year FROM d) + EXTRACT(dow FROM m), contribution_bounds_per_row => (0, 3000))",
+    "SUM(EXTRACT(epoch FROM d) - EXTRACT(epoch FROM m), contribution_bounds_per_row => (-1e9, 1e9))",
 ];
 
 const KEYS: [&str; 27] = [

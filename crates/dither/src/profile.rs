@@ -67,7 +67,7 @@ pub struct ColumnProfile {
     pub r#type: ColumnType,
     /// How many rows have a value.
     pub values: Estimate,
-    /// How many different values there are among the rows that count.
+    /// How many different values there are among the rows that count; nothing of numbers with a fraction in a database.
     pub distinct: Estimate,
     /// The least value, the quartiles and the greatest value, of numbers and dates; `None` where they cannot be told, since
     /// ranks are off by more than a quarter of the values.

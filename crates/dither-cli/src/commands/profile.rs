@@ -89,7 +89,11 @@ fn describe(profile: &Profile, no_delta: bool) -> String {
 
 fn described(column: &ColumnProfile) -> String {
     let mut text = format!("\n{} ({})\n", visible(&column.name), column.r#type.name());
-    let _ = writeln!(text, "  values     {}, {} different", estimate(column.values), estimate(column.distinct));
+    let different = match column.distinct.value {
+        Some(_) => format!(", {} different", estimate(column.distinct)),
+        None => String::new(),
+    };
+    let _ = writeln!(text, "  values     {}{different}", estimate(column.values));
     if let Some(quantiles) = &column.quantiles {
         let [least, first, median, third, greatest] = quantiles.each_ref().map(shown);
         let rows = column.rank_error.map_or(String::new(), |rows| format!(" (ranks ± {})", plan::number(rows.ceil())));

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::scalar::ScalarValue;
@@ -94,6 +94,7 @@ impl Scope<'_> {
                 let tail = Written { sql: format!("right({}, char_length({}))", text.sql, end.sql), ..text };
                 compared(&tail, datafusion::logical_expr::Operator::Eq, &end)
             }
+            ("date_part", [part, value]) if self.text(part)?.eq_ignore_ascii_case("epoch") => done(self.epoch(value)?),
             ("date_part", [part, value]) => {
                 let part = known(&self.text(part)?, &PARTS)
                     .ok_or_else(|| refusal("this part of a date is not known to PostgreSQL"))?;
@@ -153,6 +154,18 @@ impl Scope<'_> {
             Family::Moment => Ok(value.sql),
             _ => Err(refusal("a part of what is no date is not known to PostgreSQL")),
         }
+    }
+
+    /// Seconds since 1970, rounded as this process rounds them: of whole days, micro- or nanoseconds, as a float.
+    fn epoch(&self, expr: &Expr) -> Result<String, Refusal> {
+        let value = self.write(expr)?;
+        let per_second = match value.kind {
+            DataType::Date32 => return Ok(format!("(({} - DATE '1970-01-01')::float8 * 86400)", value.sql)),
+            DataType::Timestamp(TimeUnit::Microsecond, None) => 1_000_000,
+            DataType::Timestamp(TimeUnit::Nanosecond, None) => 1_000_000_000,
+            _ => return Err(refusal("a part of what is no date is not known to PostgreSQL")),
+        };
+        Ok(format!("((extract(epoch FROM {}) * {per_second})::bigint::float8 / {per_second})", value.sql))
     }
 
     /// The first that is present, the greatest or the least: what is NULL is left out in both.

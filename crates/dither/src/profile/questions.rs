@@ -5,6 +5,7 @@ use dither_query::Refusal;
 use dither_query::error::Code;
 use dither_query::plan::{MechanismChoice, QueryPlan, Shape, price};
 use dither_query::policy::{ColumnPolicy, ColumnType, Policy, UnitPolicy};
+use dither_query::source::relation_of;
 
 use super::ProfileSpec;
 use crate::error::Error;
@@ -74,7 +75,7 @@ pub(super) fn parts(policy: &Policy, spec: &ProfileSpec) -> Result<Vec<Part>, Er
             let message = format!("`{name}` tells whose a row is, or is named twice");
             return Err(refused(Code::Option, message, "leave it out".into()));
         }
-        parts.extend(column_parts(&from, name, column));
+        parts.extend(column_parts(&from, name, column, relation_of(&table.source).is_some()));
         if asks_for_keys(column, spec, table.neighbors) {
             let (key, title) = (quoted(name), format!("{name}: the most frequent values"));
             let sql = format!("SELECT {key}, COUNT(*) FROM {from} GROUP BY {key}");
@@ -85,11 +86,16 @@ pub(super) fn parts(policy: &Policy, spec: &ProfileSpec) -> Result<Vec<Part>, Er
     Ok(parts)
 }
 
-fn column_parts(from: &str, name: &str, column: &ColumnPolicy) -> impl Iterator<Item = Part> {
+fn column_parts(from: &str, name: &str, column: &ColumnPolicy, in_database: bool) -> impl Iterator<Item = Part> {
     let own = quoted(name);
+    // A database writes numbers with a fraction in its own way, and what is written is what is counted.
+    let (title, different) = match in_database && column.r#type == ColumnType::Number {
+        true => ("values", String::new()),
+        false => ("values and different ones", format!(", COUNT(DISTINCT {own}) AS b")),
+    };
     let counts = Part {
-        title: format!("{name}: values and different ones"),
-        sql: format!("SELECT COUNT({own}) AS a, COUNT(DISTINCT {own}) AS b FROM {from}"),
+        title: format!("{name}: {title}"),
+        sql: format!("SELECT COUNT({own}) AS a{different} FROM {from}"),
         asks: Asks::Column { name: name.to_owned(), r#type: column.r#type },
     };
     let value = match column.r#type {
