@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use dither_learn::model::Targets;
 use dither_learn::train::folder::TrainedModel;
-use dither_learn::train::job::Job;
+use dither_learn::train::job::{Job, ModelPart};
 use dither_learn::train::load::Source;
 
 /// How many rows are predicted at once.
@@ -23,10 +23,16 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let path = paths.next().ok_or("evaluate job.toml FOLDER …")?;
     let job = Job::load(&path)?;
     let data = job.evaluation.ok_or("the job has no [evaluation], so no rows")?.data;
-    let rows = Source::open(&data, path.parent().unwrap_or(Path::new("")), None)?.public_rows()?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let rows = Source::open(&data, beside, None)?.public_rows()?;
+    // Adapters stand beside the public weights that the job names.
+    let base = match job.model {
+        ModelPart::Network { weights, .. } => weights.map(|weights| beside.join(weights)),
+        _ => None,
+    };
     let numbers: Vec<u32> = (0..rows.count() as u32).collect();
     for folder in paths {
-        let mut model = TrainedModel::open(&folder)?;
+        let mut model = TrainedModel::open_beside(&folder, base.as_deref())?;
         let mut right = 0;
         for chunk in numbers.chunks(PREDICTED) {
             let scores = model.model().predict(&rows.inputs(chunk))?;

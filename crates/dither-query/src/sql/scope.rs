@@ -15,7 +15,7 @@ use super::calendar;
 use super::from::Input;
 use super::keys;
 use super::lower::type_refusal;
-use super::total::{place_of, total};
+use super::total::{in_words, place_of, total};
 use super::width;
 use crate::error::{Code, Refusal};
 use crate::ir::{Domain, GroupKey};
@@ -158,9 +158,8 @@ impl Scope {
             kind if kind.is_integer() => try_cast(expr, DataType::Int64),
             DataType::Float64 | DataType::Float32 => try_cast(expr, DataType::Float64) + lit(0.0),
             kind => {
-                return Err(
-                    Refusal::new(Code::Type, format!("`{expr}` is {kind} and makes no groups")).at(place_of(&expr))
-                );
+                return Err(Refusal::new(Code::Type, format!("`{expr}` is {} and makes no groups", in_words(&kind)))
+                    .at(place_of(&expr)));
             }
         })
     }

@@ -310,7 +310,7 @@ pub(crate) fn within_nanoseconds(value: Expr, kind: &DataType) -> datafusion::co
         ),
         DataType::Timestamp(TimeUnit::Nanosecond, None) => return Ok(value),
         kind => {
-            return datafusion::common::plan_err!("`{value}` is {kind}, not a date or timestamp");
+            return datafusion::common::plan_err!("this is {}, not a date or timestamp", in_words(kind));
         }
     };
     let inside = value.clone().gt_eq(lit(first)).and(value.clone().lt_eq(lit(last)));

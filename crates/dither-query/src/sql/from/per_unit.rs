@@ -15,7 +15,7 @@ use crate::ir::AggregateKind;
 use crate::policy::{ColumnPolicy, ColumnType, Root, UnitPolicy};
 use crate::relation::{Owner, Relation, UnitMeasure, column_type};
 use crate::sql::scope::{Scope, strip_alias};
-use crate::sql::total::place_of;
+use crate::sql::total::{in_words, place_of};
 
 impl Reader<'_> {
     pub(super) fn per_unit(&self, aggregate: &AggregateNode) -> Result<Input, Refusal> {
@@ -100,7 +100,7 @@ impl Reader<'_> {
             let policy = match (policy, column_type(&kind)) {
                 (Some(policy), _) => policy,
                 (None, Some(r#type)) => ColumnPolicy::plain(r#type),
-                (None, None) => return Err(Refusal::new(Code::Type, format!("`{name}` is {kind}")).at(at)),
+                (None, None) => return Err(Refusal::new(Code::Type, format!("`{name}` is {}", in_words(&kind))).at(at)),
             };
             let measure = substituted(measure, &scope)?;
             let known =
@@ -141,9 +141,12 @@ impl Reader<'_> {
                 DataType::Date32 => ColumnType::Date,
                 DataType::Timestamp(TimeUnit::Microsecond, None) => ColumnType::Timestamp,
                 kind => {
-                    return Err(Refusal::new(Code::Type, format!("MIN and MAX of {kind} are not offered"))
-                        .hint("use them on numbers, dates and timestamps")
-                        .at(at));
+                    return Err(Refusal::new(
+                        Code::Type,
+                        format!("MIN and MAX are not offered where it is {}", in_words(&kind)),
+                    )
+                    .hint("use them on numbers, dates and timestamps")
+                    .at(at));
                 }
             };
             let policy = known.unwrap_or_else(|| self.derived(scope, &argument, &kind, r#type));
