@@ -4,11 +4,12 @@
 //! interval through the arithmetic; if k released values take part, each enters with an interval of confidence
 //! 1 − 0.05/k, so that the whole holds with 95 % by the union bound.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column as DfColumn, DataFusionError};
 use datafusion::datasource::{MemTable, provider_as_source};
@@ -20,7 +21,7 @@ use datafusion::logical_expr::{
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use dither_core::{Answer, Cell, Column, Estimate, Key, Role};
-use dither_mechanisms::NoisyTable;
+use dither_mechanisms::{NoisyRow, NoisyTable};
 
 use super::estimate::{CONFIDENCE, estimate};
 use super::sampling;
@@ -56,9 +57,7 @@ async fn finish(plan: &QueryPlan, noisy: &NoisyTable) -> Result<Answer, DataFusi
     };
     let mut answer = Answer { columns: rebuilt.columns.iter().flat_map(shown).collect(), rows: Vec::new() };
     for batch in &batches {
-        for row in 0..batch.num_rows() {
-            answer.rows.push(cells(&rebuilt.columns, kinds, batch, row)?);
-        }
+        answer.rows.extend(cells(&rebuilt.columns, kinds, batch)?);
     }
     Ok(answer)
 }
@@ -93,31 +92,32 @@ impl Ends {
     }
 }
 
-/// One row of the finished table: the columns of the question first, then two more for each interval of each value.
-fn cells(columns: &[Column], kinds: &[Ends], batch: &RecordBatch, row: usize) -> Result<Vec<Cell>, DataFusionError> {
-    let mut bound = columns.len();
-    let number = |index: usize| -> Result<Option<f64>, DataFusionError> {
-        let value = ScalarValue::try_from_array(batch.column(index), row)?;
-        let value = value.cast_to(&DataType::Float64)?;
-        Ok(match value {
-            ScalarValue::Float64(value) => value.filter(|value| value.is_finite()),
-            _ => None,
-        })
+/// The rows of a finished table: the columns of the question first, then two more for each interval of each value.
+fn cells(columns: &[Column], kinds: &[Ends], batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, DataFusionError> {
+    let numbers = |index: usize| -> Result<Vec<Option<f64>>, DataFusionError> {
+        let column = cast(batch.column(index), &DataType::Float64)?;
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        Ok(column.as_primitive::<Float64Type>().iter().map(finite).collect())
     };
-    let mut cells = Vec::new();
+    let mut rows = vec![Vec::new(); batch.num_rows()];
+    let mut bound = columns.len();
     for (index, column) in columns.iter().enumerate() {
         if column.role == Role::Key {
-            let value = ScalarValue::try_from_array(batch.column(index), row)?;
-            cells.push(Cell::Key(key_of(&value).unwrap_or(Key::Null)));
+            for (row, cells) in rows.iter_mut().enumerate() {
+                let value = ScalarValue::try_from_array(batch.column(index), row)?;
+                cells.push(Cell::Key(key_of(&value).unwrap_or(Key::Null)));
+            }
             continue;
         }
         for _ in kinds {
-            let estimate = Estimate { value: number(index)?, low: number(bound)?, high: number(bound + 1)? };
+            let (values, lows, highs) = (numbers(index)?, numbers(bound)?, numbers(bound + 1)?);
             bound += 2;
-            cells.push(Cell::Value(estimate));
+            for (((cells, value), low), high) in rows.iter_mut().zip(values).zip(lows).zip(highs) {
+                cells.push(Cell::Value(Estimate { value, low, high }));
+            }
         }
     }
-    Ok(cells)
+    Ok(rows)
 }
 
 /// How many released values take part in each output: the confidence levels that are needed.
@@ -207,26 +207,19 @@ impl Rebuild<'_> {
             });
             columns.push(Column { name: schema.field(index).name().clone(), role: Role::Key });
         }
-        let kinds = Ends::of(self.plan);
-        let mut ends: BTreeMap<String, Vec<Option<f64>>> = BTreeMap::new();
+        let mut ends: Vec<(String, Vec<Option<f64>>)> = Vec::new();
         for (index, aggregate) in question.aggregates.iter().enumerate() {
             let mut values = Vec::new();
-            for row in &self.noisy.rows {
-                for (kind, level) in kinds.iter().flat_map(|kind| self.levels.iter().map(move |level| (*kind, *level)))
-                {
-                    let confidence = 1.0 - (1.0 - CONFIDENCE) / level as f64;
-                    let (derivation, bounds) = (self.plan.derivations[index], &self.noisy.bounds);
-                    let estimate = match kind {
-                        Ends::Noise => estimate(self.plan, derivation, bounds, &row.values, confidence),
-                        Ends::Sampling => sampling::interval(self.plan, index, &row.values, confidence),
-                    };
-                    let [low, high] = kind.names(&aggregate.name, level);
-                    ends.entry(low).or_default().push(estimate.low);
-                    ends.entry(high).or_default().push(estimate.high);
-                    if kind == Ends::Noise && level == 1 {
-                        values.push(estimate.value);
-                    }
+            for (kind, level) in
+                Ends::of(self.plan).iter().flat_map(|kind| self.levels.iter().map(|level| (*kind, *level)))
+            {
+                let estimates = self.estimates(index, kind, level);
+                if kind == Ends::Noise && level == 1 {
+                    values = estimates.iter().map(|estimate| estimate.value).collect();
                 }
+                let [low, high] = kind.names(&aggregate.name, level);
+                ends.push((low, estimates.iter().map(|estimate| estimate.low).collect()));
+                ends.push((high, estimates.iter().map(|estimate| estimate.high).collect()));
             }
             fields.push(Field::new(format!("c{}", question.keys.len() + index), DataType::Float64, true));
             arrays.push(Arc::new(Float64Array::from(values)));
@@ -239,16 +232,10 @@ impl Rebuild<'_> {
                 Expr::Column(DfColumn::from_name(format!("c{index}"))).alias_qualified(qualifier.cloned(), field.name())
             })
             .collect();
-        for aggregate in &question.aggregates {
-            let levels = || self.levels.iter();
-            for names in kinds.iter().flat_map(|kind| levels().map(move |level| kind.names(&aggregate.name, *level))) {
-                for name in names {
-                    let values = ends.remove(&name).unwrap_or_default();
-                    fields.push(Field::new(&name, DataType::Float64, true));
-                    arrays.push(Arc::new(Float64Array::from(values)));
-                    aliases.push(Expr::Column(DfColumn::from_name(name)));
-                }
-            }
+        for (name, values) in ends {
+            fields.push(Field::new(&name, DataType::Float64, true));
+            arrays.push(Arc::new(Float64Array::from(values)));
+            aliases.push(Expr::Column(DfColumn::from_name(name)));
         }
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
@@ -257,6 +244,17 @@ impl Rebuild<'_> {
             .project(aliases)?
             .build()?;
         Ok(Rebuilt { plan, columns })
+    }
+
+    /// An aggregate in each row, with intervals that cover when so many of them are taken together.
+    fn estimates(&self, aggregate: usize, kind: Ends, level: usize) -> Vec<Estimate> {
+        let confidence = 1.0 - (1.0 - CONFIDENCE) / level as f64;
+        let (derivation, bounds) = (self.plan.derivations[aggregate], &self.noisy.bounds);
+        let of = |row: &NoisyRow| match kind {
+            Ends::Noise => estimate(self.plan, derivation, bounds, &row.values, confidence),
+            Ends::Sampling => sampling::interval(self.plan, aggregate, &row.values, confidence),
+        };
+        self.noisy.rows.iter().map(of).collect()
     }
 
     /// A projection, with the interval ends of its values behind its own columns.
