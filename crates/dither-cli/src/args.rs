@@ -287,6 +287,9 @@ pub struct Train {
     /// The plan as JSON
     #[arg(long, requires = "plan")]
     pub json: bool,
+    /// Train this other job, which says that its table is `public`, at the same ε and with hardly any noise: what ε costs there
+    #[arg(long, value_name = "JOB", requires = "plan")]
+    pub proxy: Option<PathBuf>,
     /// Go on with a job that was begun, for free
     #[arg(long, conflicts_with = "plan")]
     pub resume: bool,

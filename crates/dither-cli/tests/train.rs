@@ -183,6 +183,17 @@ label = { column = "y", classes = ["no", "yes"] }
     assert_eq!((points[0]["epsilon"].as_f64(), points[1]["epsilon"].as_f64()), (Some(0.5), Some(4.0)));
     assert!(points[1]["accuracy"].as_f64().unwrap() > 0.8, "{points}");
     assert!(std::fs::read_to_string(folder.path().join("model/sweep.svg")).unwrap().starts_with("<svg"));
+
+    // A plan says what its ε costs on a public table, and on no other.
+    std::fs::write(folder.path().join("other.toml"), format!("{JOB}{measured}")).unwrap();
+    let refused = train(folder.path(), &["--plan", "--proxy", "other.toml"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("public = true"), "{}", text(&refused.stderr));
+    let planned = train(folder.path(), &["--plan", "--json", "--proxy", "job.toml"]);
+    let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert!((planned["proxy"][0]["epsilon"].as_f64().unwrap() - 2.0).abs() < 1e-3, "{planned}");
+    assert_eq!(planned["proxy"][1]["noise_multiplier"], 0.1);
+    let told = text(&train(folder.path(), &["--plan", "--proxy", "job.toml"]).stdout).to_owned();
+    assert!(told.contains("proxy      right in ") && told.contains(" points less"), "{told}");
     assert!(!folder.path().join("ledger.db").exists());
 }
 

@@ -1,10 +1,13 @@
 //! `dither train`: plan, charge, train, write the model and its card.
 
+mod meter;
+
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dither_core::Epsilon;
 use dither_learn::train::card::rounded_up;
 use dither_learn::train::job::Job;
 use dither_learn::train::reader::Reader;
@@ -17,6 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Train;
 use crate::output;
+use meter::Meter;
 
 /// Parquet, read by the crate that knows it.
 const PARQUET: Reader = Reader {
@@ -50,16 +54,20 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
     if let Ok(style) = ProgressStyle::with_template(STYLE) {
         bar.set_style(style);
     }
+    let mut meter = Meter::new(session.plan().clone());
     let mut watch = |progress: Progress<'_>| {
         bar.set_position(progress.executed);
+        if !bar.is_hidden() {
+            bar.set_message(meter.words(progress.executed));
+        }
         if let Some(observed) = progress.observed {
             let units = observed.losses.len().max(1) as f64;
             let loss = observed.losses.iter().map(|loss| f64::from(*loss)).sum::<f64>() / units;
             let clipped = observed.norms.iter().filter(|norm| **norm > progress.bound).count() as f64 / units;
             let text = format!("step {}: loss {loss:.4}, {:.0} % clipped", progress.executed, 100.0 * clipped);
-            bar.set_message(text.clone());
-            if bar.is_hidden() {
-                eprintln!("{text}");
+            match bar.is_hidden() {
+                true => eprintln!("{text}"),
+                false => bar.println(text),
             }
         }
         !stop.load(Ordering::Relaxed)
@@ -94,11 +102,37 @@ pub async fn run(command: &Train) -> anyhow::Result<()> {
 /// Shows what a run would cost, leave, need and last.
 async fn plan(command: &Train, session: &mut TrainingSession) -> anyhow::Result<()> {
     let forecast = session.forecast().await?;
+    let proxy = match &command.proxy {
+        Some(path) => Some(on_proxy(path, session).await?),
+        None => None,
+    };
     let text = match command.json {
-        true => format!("{:#}\n", serde_json::to_value(&forecast)?),
-        false => session.summary()? + &forecast.words(),
+        true => {
+            let mut value = serde_json::to_value(&forecast)?;
+            value["proxy"] = serde_json::to_value(&proxy)?;
+            format!("{value:#}\n")
+        }
+        false => session.summary()? + &forecast.words() + &proxy.as_ref().map_or(String::new(), proxy_words),
     };
     output::write(None, text.as_bytes())
+}
+
+/// Trains a job about nobody at the ε of a run, and with hardly any noise.
+async fn on_proxy(path: &Path, session: &TrainingSession) -> anyhow::Result<[Point; 2]> {
+    let (job, base) = (Job::load(path)?, path.parent().unwrap_or(Path::new("")));
+    let epsilon = Epsilon::from_nanos(session.plan().price()?.best)?;
+    Ok(sweep::proxy(&job, base, epsilon, Some(PARQUET)).await?)
+}
+
+fn proxy_words([private, loose]: &[Point; 2]) -> String {
+    let percent = |point: &Point| 100.0 * point.accuracy;
+    let less = percent(loose) - percent(private);
+    format!(
+        "proxy      right in {:.2} % of public rows at ε {}, in {:.2} % with hardly any noise: {less:.2} points less\n",
+        percent(private),
+        private.price,
+        percent(loose),
+    )
 }
 
 /// Becomes true with the first Ctrl-C, so that the step is finished and kept. The second one ends the process.

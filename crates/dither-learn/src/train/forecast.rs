@@ -101,6 +101,7 @@ impl TrainingSession {
                 "epsilon_pld": epsilon(price.basic),
                 "epsilon_rdp": epsilon(price.rdp),
                 "steps": self.plan().steps(),
+                "noise_to_signal": self.plan().noise_to_signal(),
                 "plan": plan,
             }),
             evaluation_epsilon: self.job().evaluation.as_ref().map(|part| part.epsilon.as_f64()),

@@ -331,10 +331,16 @@ impl DpPlan {
         Sha256::digest(self.json()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// How long the noise of a step is beside the longest sum: σ√d clipping norms for d weights, over as many clipping norms
+    /// as the public divisor says, the size of a sample on average.
+    pub fn noise_to_signal(&self) -> f64 {
+        self.noise_multiplier * (self.weights as f64).sqrt() / self.divisor
+    }
+
     /// What somebody should look at before the run is charged.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let ratio = self.noise_multiplier * (self.weights as f64).sqrt() / self.divisor;
+        let ratio = self.noise_to_signal();
         if let Some(units) = self.units {
             if units < 1_000 {
                 warnings.push(Warning::FewUnits { units });

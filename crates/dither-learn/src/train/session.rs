@@ -153,6 +153,7 @@ impl TrainingSession {
         let mut text = format!(
             "{} weights, {} steps, {:.1} units in a sample on average, in {} parts\n\
              noise multiplier {:.5}, clipping norm {}, divisor {}\n\
+             the noise of a step is {:.3} times as long as the longest sum can be\n\
              ε {} at δ {:e}, for {}: PLD {}, RDP {}\n",
             plan.weights(),
             plan.steps(),
@@ -161,6 +162,7 @@ impl TrainingSession {
             plan.noise_multiplier(),
             card::clipping_norm(plan),
             plan.divisor(),
+            plan.noise_to_signal(),
             card::rounded_up(price.best),
             plan.delta().as_f64(),
             card::neighbors(plan.neighbors()),
