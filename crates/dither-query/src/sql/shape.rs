@@ -342,6 +342,10 @@ fn unknown_function(name: &str) -> Refusal {
         "approx_top_count" | "approx_top_sum" => {
             "write SELECT x FROM t GROUP BY x ORDER BY COUNT(*) DESC LIMIT 10, where `x` has public keys".to_owned()
         }
+        "histogram" | "width_bucket" => "group by bucket(x, 18, 40, 65), whose edges are yours, and count".to_owned(),
+        "topk" | "top_k" | "approx_top_k" => {
+            "GROUP BY x ORDER BY COUNT(*) DESC LIMIT 5 chooses the best five".to_owned()
+        }
         "mode" => "the most frequent value may be somebody's; group by the values and count".to_owned(),
         "approx_distinct" | "hll" | "md5" | "sha256" => {
             "sketches and hashes are not private; COUNT(DISTINCT unit) is offered".to_owned()
