@@ -297,6 +297,12 @@ impl Shape {
         !self.measures.iter().all(by_value)
     }
 
+    /// The most rows of one unit that count, in all groups together.
+    pub fn most_rows_of_unit(&self) -> u64 {
+        let bounds = self.effective_bounds();
+        u64::from(bounds.max_groups_per_unit.get()) * u64::from(bounds.max_rows_per_group.get())
+    }
+
     /// Whether keys come from the data.
     pub fn has_private_keys(&self) -> bool {
         self.question.keys.iter().any(|key| key.domain == Domain::Private)

@@ -152,7 +152,25 @@ impl PricedReport<'_> {
     /// the policy alone.
     pub fn warnings(&self) -> impl Iterator<Item = (&str, String)> {
         let each = self.spec.questions.iter().zip(&self.plans);
-        each.flat_map(|(question, plan)| plan.warnings().into_iter().map(|warning| (question.title.as_str(), warning)))
+        let own = each
+            .flat_map(|(question, plan)| plan.warnings().into_iter().map(|warning| (question.title.as_str(), warning)));
+        own.chain(self.spec.consistent.iter().filter_map(|consistent| self.cut_apart(&consistent.sections)))
+    }
+
+    /// Sections that are made consistent and may count different numbers of rows of one unit: what is cut from one and not from
+    /// another is no noise.
+    fn cut_apart(&self, sections: &[String]) -> Option<(&str, String)> {
+        let each = self.spec.questions.iter().zip(&self.plans).filter(|(question, _)| sections.contains(&question.id));
+        let rows = each.map(|(question, plan)| (question.title.as_str(), plan.most_rows_of_unit()));
+        let (least, most) = (rows.clone().min_by_key(|(_, rows)| *rows)?, rows.max_by_key(|(_, rows)| *rows)?);
+        (least.1 < most.1).then(|| {
+            let warning = format!(
+                "up to {} rows of a unit count here and up to {} in `{}`: where units have more, these do not add up, and \
+                 intervals do not cover what is made consistent; let each unit be in one group, or allow as many rows",
+                least.1, most.1, most.0
+            );
+            (least.0, warning)
+        })
     }
 
     /// Checks whatever could fail later on made-up rows, and gives the price of all questions together.

@@ -109,6 +109,8 @@ fn the_wards_of_a_consistent_report_add_up_to_its_total() {
     }
     let published = report(r#"["all", "wards"]"#);
     assert!(published.status.success(), "{}", stderr(&published));
+    // A patient has up to so many rows in each of several wards, and no more than in one of them without.
+    assert!(stderr(&published).contains("warning: Visits: up to "), "{}", stderr(&published));
     let written = fs::read_to_string(clinic.path("out/report.json")).unwrap();
     let document: serde_json::Value = serde_json::from_str(&written).unwrap();
     let numbers = |section: usize| {
