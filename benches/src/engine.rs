@@ -136,10 +136,12 @@ pub async fn run(setting: &Setting) -> Result<Vec<Section>> {
         let medians: Vec<f64> = times.iter().map(|times| median(times)).collect();
         let figures = ways.iter().zip(medians.clone()).zip(&memory).flat_map(|((way, seconds), memory_used)| {
             let name = way.name(case);
-            [
-                Figure::new(name, "median time (× plain)", seconds, "s").against(medians[0]),
-                Figure::new(name, "peak memory (× plain)", *memory_used, "MiB").against(memory[0]),
-            ]
+            let time = Figure::new(name, "median time (× plain)", seconds, "s").against(medians[0]);
+            let memory = Figure::new(name, "peak memory (× plain)", *memory_used, "MiB").against(memory[0]);
+            // The tables of TPC-H have different numbers of rows.
+            let rows = setting.tpch.is_none().then_some(setting.rows as f64 / seconds);
+            let speed = rows.map(|rows| Figure::new(name, "rows per second", rows, "/s"));
+            [time, memory].into_iter().chain(speed)
         });
         let title = format!("{}: {}", case.name, setting.described());
         sections.push(Section { title, figures: figures.collect() });

@@ -170,8 +170,8 @@ impl RehearsalError {
         match error.downcast::<SourceError>() {
             Ok(error) => Self::Source(*error),
             Err(_) => Self::Refused(
-                Refusal::new(Code::Unsupported, "the engine fails on some values of this question")
-                    .hint("ask without --engine, or write the expression in another way"),
+                Refusal::new(Code::Unsupported, "the engine failed on made-up rows of this question; nothing was charged")
+                    .hint("ask again if it was lost or stopped; else write the expression in another way, or ask without --engine"),
             ),
         }
     }

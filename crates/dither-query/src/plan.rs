@@ -303,6 +303,11 @@ impl Shape {
         u64::from(bounds.max_groups_per_unit.get()) * u64::from(bounds.max_rows_per_group.get())
     }
 
+    /// Whether the same rows count as in another question, up to the groups that they are in.
+    pub fn counts_rows_of(&self, other: &Self) -> bool {
+        self.question.relation == other.question.relation && self.question.filters == other.question.filters
+    }
+
     /// Whether keys come from the data.
     pub fn has_private_keys(&self) -> bool {
         self.question.keys.iter().any(|key| key.domain == Domain::Private)

@@ -309,6 +309,11 @@ async fn check_steps(spec: &ReportSpec, plans: &[QueryPlan]) -> Result<(), Error
     }
     for consistent in &spec.consistent {
         consistent.check(&raw)?;
+        let together = || spec.questions.iter().zip(plans).filter(|(q, _)| consistent.sections.contains(&q.id));
+        if together().zip(together().skip(1)).any(|((_, one), (_, next))| !one.counts_rows_of(next)) {
+            let needed = "questions of the same tables and the same WHERE, which differ in GROUP BY alone";
+            return Err(StepError::Parameter { step: "consistent", needed }.into());
+        }
         // Of keys from the data, those that are not shown would be missing from every sum.
         let private =
             |id: &String| spec.questions.iter().zip(plans).any(|(q, plan)| q.id == *id && plan.has_private_keys());

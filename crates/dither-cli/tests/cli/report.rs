@@ -83,7 +83,7 @@ fn bounds_that_a_report_found_stand_in_its_pages_and_in_its_certificate() {
 #[test]
 fn the_wards_of_a_consistent_report_add_up_to_its_total() {
     let clinic = Clinic::with("");
-    let report = |sections: &str| {
+    let report = |sections: &str, filter: &str| {
         let text = r#"
         policy = "policy.toml"
         title = "Clinic"
@@ -99,15 +99,19 @@ fn the_wards_of_a_consistent_report_add_up_to_its_total() {
         [[consistent]]
         column = "n"
         sections = "#;
+        let text = text.replacen("FROM visits", &format!("FROM visits{filter}"), 1);
         clinic.write("report.toml", &format!("{text}{sections}\n"));
         clinic.run(&["report", "report.toml"])
     };
     // What is wrong is said before anything is charged.
     for sections in [r#"["all", "ward"]"#, r#"["all"]"#] {
-        let refused = report(sections);
+        let refused = report(sections, "");
         assert!(!refused.status.success() && !clinic.path("ledger.db").exists(), "{}", stdout(&refused));
     }
-    let published = report(r#"["all", "wards"]"#);
+    let apart = report(r#"["all", "wards"]"#, " WHERE age > 50");
+    assert!(!apart.status.success() && stderr(&apart).contains("the same WHERE"), "{}", stderr(&apart));
+    assert!(!clinic.path("ledger.db").exists());
+    let published = report(r#"["all", "wards"]"#, "");
     assert!(published.status.success(), "{}", stderr(&published));
     // A patient has up to so many rows in each of several wards, and no more than in one of them without.
     assert!(stderr(&published).contains("warning: Visits: up to "), "{}", stderr(&published));

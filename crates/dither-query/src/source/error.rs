@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use datafusion::error::DataFusionError;
 use dither_core::{Audience, Explain};
 
+use super::relation_of;
+
 /// Why a table could not be opened: its file, header or schema, never its rows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -183,6 +185,9 @@ impl Explain for SourceError {
             }
             Self::Encoding { encoding, .. } => Some(crate::policy::convert_first(encoding)),
             Self::MissingColumn { nearest: Some(nearest), .. } => Some(format!("set `name_in_source` to `{nearest}`?")),
+            Self::MissingColumn { path, .. } if relation_of(path).is_some() => {
+                Some("remove the column or set its `name_in_source`".into())
+            }
             Self::MissingColumn { .. } => {
                 Some("remove the column or set its `name_in_source`; check `encoding` and `delimiter`".into())
             }

@@ -97,7 +97,9 @@ fn check_operators(sql: &str) -> Result<(), Refusal> {
     };
     if tokens.iter().filter(nests).count() > MAX_OPERATORS {
         let message = format!("the question has more than {MAX_OPERATORS} operators and keywords");
-        return Err(Refusal::new(Code::TooLarge, message).hint("use IN (…), or a computed column of the policy"));
+        return Err(
+            Refusal::new(Code::TooLarge, message).hint("nest less, use IN (…), or a computed column of the policy")
+        );
     }
     Ok(())
 }
@@ -156,6 +158,9 @@ fn planning_refusal(error: &DataFusionError, sql: &str) -> Refusal {
         refusal = refusal.hint(help.message.clone());
     }
     if code == Code::NotAggregated {
+        if let Some(column) = text.split_once("column \"").and_then(|(_, rest)| rest.split('"').next()) {
+            refusal.message = format!("`{column}` is neither in GROUP BY nor in an aggregate");
+        }
         refusal = refusal.hint("add it to GROUP BY, or ask for an aggregate of it, such as COUNT, AVG or MEDIAN");
     }
     if refusal.place.is_none() && code == Code::UnknownColumn {

@@ -377,6 +377,11 @@ fn check_aggregate(name: &str, list: &mut FunctionArgumentList, span: Span) -> R
         return if lacks { Err(refusal().hint("PERCENTILE_CONT(x, 0.9)")) } else { Ok(()) };
     };
     let (option, at) = (option.value.to_ascii_lowercase(), option.span);
+    if name == "count" {
+        return Err(Refusal::new(Code::Option, "`COUNT` takes no bounds: a row counts as one")
+            .hint("how many rows of a unit count is `max_rows_per_group` of the policy")
+            .at(place(at)));
+    }
     if ["covar_pop", "covar_samp", "corr"].contains(&name) {
         return Err(Refusal::new(Code::Option, format!("`{name}` has two arguments, and bounds for one"))
             .hint("declare `bounds` of both columns in the policy")

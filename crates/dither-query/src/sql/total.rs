@@ -129,7 +129,7 @@ pub(super) fn number(expr: Expr, schema: &DFSchema) -> Result<Expr, Refusal> {
             };
             let hint = match kind {
                 DataType::Date32 | DataType::Timestamp(..) => {
-                    "write moments as whole constants; EXTRACT(YEAR FROM x) makes numbers"
+                    "EXTRACT(YEAR FROM x) makes a number of it; where a moment is meant, write it as one constant: '2026-11-30'"
                 }
                 _ => "cast it, as in CAST(x AS DOUBLE)",
             };
