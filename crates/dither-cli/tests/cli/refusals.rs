@@ -99,6 +99,13 @@ fn sq_12_no_expression_can_be_made_to_fail_on_one_row() {
         "SELECT date_trunc('month', CAST(day AS TIMESTAMP)) AS m, COUNT(*) AS n FROM visits GROUP BY 1".into(),
         "SELECT CAST(age AS SMALLINT) AS k, COUNT(*) AS n FROM visits GROUP BY 1".into(),
         "SELECT COUNT(*) AS n FROM visits WHERE CAST(day AS VARCHAR) || city = 'x'".into(),
+        // The year of this moment begins before the first one that nanoseconds can count.
+        "SELECT COUNT(*) AS n FROM visits WHERE date_trunc('year', CAST(CASE WHEN city = 'z' \
+         THEN '1677-09-21T00:12:44' ELSE '2020-01-01' END AS TIMESTAMP)) IS NOT NULL"
+            .into(),
+        "SELECT EXTRACT(month FROM date_trunc('week', CAST(CASE WHEN city = 'z' THEN '1677-09-21T00:12:44' END \
+         AS TIMESTAMP))) AS m, COUNT(*) AS n FROM visits GROUP BY m"
+            .into(),
     ];
     let odd = "500,A,z,100000000,9999-12-31\n501,B,z,-1,0001-01-01\n502,A,z,9223372036854775807,+262141-12-31\n";
     for sql in &questions {

@@ -308,7 +308,11 @@ pub(crate) fn within_nanoseconds(value: Expr, kind: &DataType) -> datafusion::co
             ScalarValue::TimestampMicrosecond(Some(micros(DAYS.0)), None),
             ScalarValue::TimestampMicrosecond(Some(micros(DAYS.1)), None),
         ),
-        DataType::Timestamp(TimeUnit::Nanosecond, None) => return Ok(value),
+        // The first moments that nanoseconds can count are in weeks, months and years that begin before them.
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => (
+            ScalarValue::TimestampNanosecond(Some(micros(DAYS.0) * 1000), None),
+            ScalarValue::TimestampNanosecond(Some(micros(DAYS.1) * 1000), None),
+        ),
         kind => {
             return datafusion::common::plan_err!("this is {}, not a date or timestamp", in_words(kind));
         }
